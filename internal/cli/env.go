@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// envPrefix begins the environment twin of every flag.
+const envPrefix = "LANEWAY_"
+
+// EnvName is the environment twin of a flag: udp-recv-buffer is LANEWAY_UDP_RECV_BUFFER.
+func EnvName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// WithoutSettings is env without the twins of flags. A program that starts others gives them this, and their settings
+// as flags, so that a variable meant for itself neither reaches nor puzzles them.
+func WithoutSettings(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, envPrefix) })
+}
+
+// parseEnv sets the flags that the command line left alone.
+func (a *App) parseEnv() []error {
+	var errs []error
+	vars := a.settings()
+	a.each(func(o *option) {
+		name := EnvName(o.name)
+		value := vars[name]
+		if value == "" || a.sources[o.name] == FromFlag {
+			return
+		}
+		if o.reset != nil {
+			o.reset()
+		}
+		a.sources[o.name] = FromEnv
+		if err := o.set(value); err != nil {
+			errs = append(errs, &FlagError{Flag: o.name, Where: name, Value: quote(value), Err: err})
+		}
+	})
+	return errs
+}
+
+// settings are the variables with our prefix; the last of equal names counts, as in os/exec.
+func (a *App) settings() map[string]string {
+	vars := make(map[string]string)
+	for _, kv := range a.Env {
+		if k, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(k, envPrefix) {
+			vars[k] = v
+		}
+	}
+	return vars
+}
+
+// warnUnknownEnv names the variables that set nothing in this program: a misspelt setting must not pass in silence.
+// It is only a warning, because variables of other programs may stand in the same environment.
+func (a *App) warnUnknownEnv(log *slog.Logger) {
+	root := a
+	for root.parent != nil {
+		root = root.parent
+	}
+	known := make(map[string]bool)
+	for _, app := range append([]*App{root}, root.commands...) {
+		app.each(func(o *option) { known[EnvName(o.name)] = true })
+	}
+	var names []string
+	for name := range known {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var unknown []string
+	for name := range a.settings() {
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		args := []any{"variable", name}
+		if n := nearest(name, names); n != "" {
+			args = append(args, "did_you_mean", n)
+		}
+		log.Warn("environment variable sets nothing in "+root.name, args...)
+	}
+}
