@@ -18,6 +18,15 @@ type Group struct {
 	flags []*option
 }
 
+// Names are the long names of the group's flags, in order.
+func (g *Group) Names() []string {
+	names := make([]string, len(g.flags))
+	for i, o := range g.flags {
+		names[i] = o.name
+	}
+	return names
+}
+
 // declare registers an option and checks that its default obeys its own rule.
 func (g *Group) declare(o *option) {
 	if err := o.set(o.def); err != nil && o.def != "" {

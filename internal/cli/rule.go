@@ -12,6 +12,7 @@ type Rule struct {
 	hasLo, hasHi bool
 	zero         string // what 0 means, when 0 is allowed outside the range
 	unit         string
+	why          string // reason of the range
 }
 
 type number interface{ ~int | ~int64 | ~float64 }
@@ -36,6 +37,9 @@ func (r Rule) OrZero(meaning string) Rule { r.zero = meaning; return r }
 // Unit names the unit for help: "tokens". Sizes and durations carry theirs in the value.
 func (r Rule) Unit(unit string) Rule { r.unit = unit; return r }
 
+// Why gives the reason of the range; it stands in the complaint: "because the library never sends larger packets".
+func (r Rule) Why(reason string) Rule { r.why = reason; return r }
+
 // notNegative is the rule of sizes and durations that name no lower end.
 func (r Rule) notNegative() Rule {
 	if !r.hasLo {
@@ -53,6 +57,9 @@ func (r Rule) check(v float64, format func(float64) string) error {
 		return nil
 	}
 	if (r.hasLo && v < r.lo) || (r.hasHi && v > r.hi) {
+		if r.why != "" {
+			return fmt.Errorf("out of range: use %s, %s", r.describe(format), r.why)
+		}
 		return fmt.Errorf("out of range: use %s", r.describe(format))
 	}
 	return nil

@@ -1,0 +1,196 @@
+// Package planeflags declares the transport settings that every program takes, and builds from them the transports and
+// the settings of the response plane. Only this package and the commands name concrete transports.
+package planeflags
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// group is the heading of --help.
+const group = "Transport settings"
+
+// planeFlag is left out of Args: a cluster run gives each arm its own.
+const planeFlag = "response-plane"
+
+// Planes are the planes that a program can be told to use.
+func Planes() []string { return []string{transport.PlaneTCP, transport.PlaneTLS, transport.PlaneQUIC} }
+
+// Options adapt the flags to a program.
+type Options struct {
+	// Planes is the default of --response-plane; empty means quic,tls.
+	Planes []string
+	// PlaneUsage is the help text of --response-plane; empty says that the first plane that both ends share is used.
+	PlaneUsage string
+}
+
+// Flags are the declared flags of one program.
+type Flags struct {
+	app *cli.App
+
+	planes                                      *[]string
+	lanes, tcpLanes, quicLanes, serverEndpoints *int
+	bindAddr, advertiseAddr                     *string
+	udpRecv, udpSend, tcpRecv, tcpSend          *int64
+	maxMTU                                      *int
+	quicWindow, streamWindow                    *int64
+	keepAlive, idle, activePing, resume, gap    *time.Duration
+	urgent, gro, gso                            *bool
+	dial                                        *string
+}
+
+// Register declares the flags.
+func Register(app *cli.App, o Options) *Flags {
+	if len(o.Planes) == 0 {
+		o.Planes = []string{transport.PlaneQUIC, transport.PlaneTLS}
+	}
+	if o.PlaneUsage == "" {
+		o.PlaneUsage = "planes in order of preference: a link uses the first that both ends list and that connects; tcp is not encrypted"
+	}
+	g := app.Group(group)
+	lanes := cli.Range(1, 16).Unit("connections")
+	override := lanes.OrZero("as --lanes")
+	f := &Flags{app: app}
+
+	f.planes = g.EnumList(planeFlag, o.Planes, Planes(), o.PlaneUsage)
+	f.lanes = g.Int("lanes", 1, lanes, "frontend: connections to each worker process")
+	f.tcpLanes = g.Int("tcp-lanes", 0, override, "frontend: overrides --lanes on the planes tcp and tls")
+	f.quicLanes = g.Int("quic-lanes", 0, override, "frontend: overrides --lanes on the plane quic")
+	f.serverEndpoints = g.Int("server-endpoints", 4, cli.Range(1, 64).Unit("sockets"),
+		"worker: listening sockets of each plane, each on its own port")
+	f.bindAddr = g.Addr("bind-addr", ":0", "worker: where it listens; port 0 lets the kernel choose each port, a fixed port P takes P, P+1, ...")
+	f.advertiseAddr = g.Checked("advertise-addr", "", "HOST", "worker: the host name or IP address that frontends dial; found by itself when empty", validHost)
+
+	buffer := cli.Range(16*cli.KiB, cli.GiB)
+	f.udpRecv = g.Size("udp-recv-buffer", 8*cli.MiB, buffer, "receive buffer of each UDP socket; the kernel caps it at net.core.rmem_max")
+	f.udpSend = g.Size("udp-send-buffer", 4*cli.MiB, buffer, "send buffer of each UDP socket; the kernel caps it at net.core.wmem_max")
+	tuned := cli.Range(4*cli.KiB, cli.GiB).OrZero("the kernel tunes")
+	f.tcpRecv = g.Size("tcp-recv-buffer", 0, tuned, "receive buffer of each TCP socket")
+	f.tcpSend = g.Size("tcp-send-buffer", 0, tuned, "send buffer of each TCP socket")
+	f.maxMTU = g.Int("max-mtu", 0, cli.Range(1200, 1452).Unit("bytes").OrZero("path MTU discovery up to 1452").
+		Why("because QUIC needs 1200 and the QUIC library never sends more than 1452"), "size of QUIC packets, without IP and UDP headers")
+	f.quicWindow = g.Size("quic-stream-window", cli.MiB, cli.Range(64*cli.KiB, 64*cli.MiB),
+		"QUIC flow control window of a lane; unless set, at most a quarter of the receive buffer that the kernel granted")
+
+	f.keepAlive = g.Duration("keep-alive-interval", 5*time.Second, cli.Range(10*time.Millisecond, time.Hour), "PING on a lane without open streams")
+	f.idle = g.Duration("idle-timeout", 15*time.Second, cli.Range(100*time.Millisecond, time.Hour), "a lane without open streams that stays silent so long is dead")
+	f.activePing = g.Duration("active-ping-interval", time.Second, cli.Range(10*time.Millisecond, time.Minute).OrZero("as without open streams"),
+		"PING on a lane with open streams; three without an answer and it is dead")
+	f.resume = g.Duration("resume-timeout", 10*time.Second, cli.Range(time.Millisecond, 10*time.Minute).OrZero("a lane's death ends its streams"),
+		"how long a link without a lane may take to come back")
+	f.streamWindow = g.Size("stream-window", 64*cli.KiB, cli.Range(4*cli.KiB, 16*cli.MiB), "bytes of one response that the consumer has not taken yet")
+	f.gap = g.Duration("batch-gap-max", 2*time.Millisecond, cli.Range(0, 5*time.Millisecond).OrZero("off"), "the longest that a write waits for more records")
+	f.urgent = g.Bool("urgent", true, "first records and control overtake other records")
+	f.gro = g.Bool("quic-gro", true, "UDP receive offload, where the kernel has it")
+	f.gso = g.Bool("quic-gso", true, "UDP send offload, where the kernel has it")
+	f.dial = g.Enum("dial", dialEager, []string{dialEager, dialOnDemand},
+		"frontend: when workers are dialled; on-demand dials at the first request and closes after 10 idle minutes")
+	app.Check(f.check)
+	return f
+}
+
+const (
+	dialEager    = "eager"
+	dialOnDemand = "on-demand"
+)
+
+// check looks at what single ranges cannot see.
+func (f *Flags) check() error {
+	var errs []error
+	if *f.keepAlive >= *f.idle {
+		errs = append(errs, fmt.Errorf("--keep-alive-interval %s is not below --idle-timeout %s: every idle lane would die before its next PING; use a third of the timeout or less",
+			cli.FormatDuration(*f.keepAlive), cli.FormatDuration(*f.idle)))
+	}
+	if _, p, err := net.SplitHostPort(*f.bindAddr); err == nil {
+		if port, err := strconv.Atoi(p); err == nil && port+*f.serverEndpoints-1 > 65535 {
+			errs = append(errs, fmt.Errorf("--bind-addr %s with --server-endpoints %d ends above port 65535: use port %d or less",
+				*f.bindAddr, *f.serverEndpoints, 65536-*f.serverEndpoints))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validHost takes a name or an IP address without a port; the ports are those that were bound.
+func validHost(s string) error {
+	if ip := net.ParseIP(s); ip != nil {
+		if ip.IsUnspecified() {
+			return errors.New("is no address that anyone can dial: use the address of an interface, or a host name")
+		}
+		return nil
+	}
+	if strings.ContainsAny(s, ":/[] ") {
+		return errors.New("is not a host: write a name or an IP address without a port")
+	}
+	return nil
+}
+
+// Settings are the values after parsing.
+type Settings struct {
+	Planes []string // --response-plane
+
+	Lanes, TCPLanes, QUICLanes int // the latter two 0 = as Lanes
+	ServerEndpoints            int
+	BindAddr, AdvertiseAddr    string // AdvertiseAddr "" = found
+
+	// Bytes; TCP buffers 0 = the kernel tunes, MaxMTU 0 = discovery, QUICStreamWindow 0 = not set by the user.
+	UDPRecvBuffer, UDPSendBuffer, TCPRecvBuffer, TCPSendBuffer int
+	MaxMTU, QUICStreamWindow                                   int
+
+	// ActivePing 0 = as without open streams, Resume 0 = none, BatchGap 0 = off.
+	KeepAlive, Idle, ActivePing, Resume, BatchGap time.Duration
+
+	StreamWindow     int // bytes
+	Urgent, GRO, GSO bool
+	DialOnDemand     bool
+}
+
+// Settings reads the flags; call it after they were parsed.
+func (f *Flags) Settings() Settings {
+	s := Settings{
+		Planes: *f.planes,
+		Lanes:  *f.lanes, TCPLanes: *f.tcpLanes, QUICLanes: *f.quicLanes, ServerEndpoints: *f.serverEndpoints,
+		BindAddr: *f.bindAddr, AdvertiseAddr: *f.advertiseAddr,
+		UDPRecvBuffer: int(*f.udpRecv), UDPSendBuffer: int(*f.udpSend),
+		TCPRecvBuffer: int(*f.tcpRecv), TCPSendBuffer: int(*f.tcpSend),
+		MaxMTU:    *f.maxMTU,
+		KeepAlive: *f.keepAlive, Idle: *f.idle, ActivePing: *f.activePing, Resume: *f.resume, BatchGap: *f.gap,
+		StreamWindow: int(*f.streamWindow), Urgent: *f.urgent, GRO: *f.gro, GSO: *f.gso,
+		DialOnDemand: *f.dial == dialOnDemand,
+	}
+	if f.app.Source("quic-stream-window") != cli.FromDefault {
+		s.QUICStreamWindow = int(*f.quicWindow)
+	}
+	return s
+}
+
+// Args writes the settings as flags for a program that is started with the same ones, without --response-plane. Only
+// those that were set are named, so that defaults stay defaults.
+func (f *Flags) Args() []string {
+	var args []string
+	values := f.app.Values()
+	for _, name := range f.app.Group(group).Names() {
+		if name != planeFlag && f.app.Source(name) != cli.FromDefault {
+			args = append(args, "--"+name+"="+values[name])
+		}
+	}
+	return args
+}
+
+// PlaneLanes are the planes whose number of lanes is not Lanes.
+func (s Settings) PlaneLanes() map[string]int {
+	m := make(map[string]int)
+	if s.TCPLanes > 0 {
+		m[transport.PlaneTCP], m[transport.PlaneTLS] = s.TCPLanes, s.TCPLanes
+	}
+	if s.QUICLanes > 0 {
+		m[transport.PlaneQUIC] = s.QUICLanes
+	}
+	return m
+}

@@ -1,0 +1,91 @@
+package planeflags
+
+import (
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func parse(t *testing.T, args ...string) (*Flags, error) {
+	t.Helper()
+	app := cli.New("prog", "test")
+	app.Env, app.Stdout, app.Stderr = nil, io.Discard, io.Discard
+	f := Register(app, Options{})
+	return f, app.Parse(args)
+}
+
+func TestDefaultsAreThoseOfTheContract(t *testing.T) {
+	f, err := parse(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Settings{
+		Planes: []string{"quic", "tls"}, Lanes: 1, ServerEndpoints: 4, BindAddr: ":0",
+		UDPRecvBuffer: 8 << 20, UDPSendBuffer: 4 << 20,
+		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second,
+		BatchGap: 2 * time.Millisecond, StreamWindow: 64 << 10, Urgent: true, GRO: true, GSO: true,
+	}
+	if got := f.Settings(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if args := f.Args(); len(args) != 0 {
+		t.Errorf("arguments for a child with default settings: %q", args)
+	}
+}
+
+func TestEveryFlagReachesSettingsAndChildren(t *testing.T) {
+	args := []string{
+		"--lanes=2", "--tcp-lanes=3", "--quic-lanes=4", "--server-endpoints=5", "--bind-addr=127.0.0.1:7000", "--advertise-addr=node-1",
+		"--udp-recv-buffer=1MiB", "--udp-send-buffer=2MiB", "--tcp-recv-buffer=64KiB", "--tcp-send-buffer=128KiB", "--max-mtu=1300",
+		"--quic-stream-window=2MiB", "--keep-alive-interval=1s", "--idle-timeout=4s", "--active-ping-interval=0s", "--resume-timeout=0s",
+		"--stream-window=32KiB", "--batch-gap-max=0s", "--urgent=off", "--quic-gro=off", "--quic-gso=off", "--dial=on-demand",
+	}
+	f, err := parse(t, append(args, "--response-plane=tcp")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Settings{
+		Planes: []string{"tcp"}, Lanes: 2, TCPLanes: 3, QUICLanes: 4, ServerEndpoints: 5, BindAddr: "127.0.0.1:7000", AdvertiseAddr: "node-1",
+		UDPRecvBuffer: 1 << 20, UDPSendBuffer: 2 << 20, TCPRecvBuffer: 64 << 10, TCPSendBuffer: 128 << 10, MaxMTU: 1300,
+		QUICStreamWindow: 2 << 20, KeepAlive: time.Second, Idle: 4 * time.Second, StreamWindow: 32 << 10, DialOnDemand: true,
+	}
+	if got := f.Settings(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if got := f.Args(); !reflect.DeepEqual(got, args) {
+		t.Errorf("arguments for a child:\n got %q\nwant %q", got, args)
+	}
+	if got := f.Settings().PlaneLanes(); !reflect.DeepEqual(got, map[string]int{"tcp": 3, "tls": 3, "quic": 4}) {
+		t.Errorf("lanes of planes: %v", got)
+	}
+	if names := f.app.Group(group).Names(); len(names) != len(args)+1 {
+		t.Errorf("%d flags are declared, this test sets %d", len(names), len(args)+1)
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--lanes 17", "--lanes 17: out of range: use 1 to 16"},
+		{"--max-mtu 1500", "--max-mtu 1500: out of range: use 1200 to 1452, or 0 = path MTU discovery up to 1452, because QUIC needs 1200 and the QUIC library never sends more than 1452"},
+		{"--response-plane quic,quik", "--response-plane quic,quik: \"quik\" is not known: use tcp, tls, quic"},
+		{"--response-plane quic,quic", "names \"quic\" twice"},
+		{"--batch-gap-max 6ms", "--batch-gap-max 6ms: out of range: use 0s to 5ms, 0 = off"},
+		{"--stream-window 2KiB", "use 4KiB to 16MiB"},
+		{"--keep-alive-interval 15s", "--keep-alive-interval 15s is not below --idle-timeout 15s"},
+		{"--bind-addr :65535", "--bind-addr :65535 with --server-endpoints 4 ends above port 65535: use port 65532 or less"},
+		{"--advertise-addr 10.0.0.1:7000", "without a port"},
+		{"--advertise-addr 0.0.0.0", "no address that anyone can dial"},
+		{"--tls-ca ca.pem", "--tls-ca: there is no such flag"},
+	} {
+		if _, err := parse(t, strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.args, err, c.want)
+		}
+	}
+}
