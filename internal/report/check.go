@@ -1,0 +1,170 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// MissingError names a field that a run of its kind must have.
+type MissingError struct{ Field, Why string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s: %s is missing (%s)", RunFile, e.Field, e.Why)
+}
+
+// required lists what must be in run.json, by kind of run. It is the schema test's list: a field that moves in or out of the contract is
+// changed here.
+var (
+	requiredAlways = []string{
+		"schema", "id", "started_at", "marks", "config", "config.concurrency", "config.request_count", "config.isl", "config.osl",
+		"environment.go", "environment.cpus", "raw.start_s", "raw.end_s", "raw.requests", "raw.errors", "raw.requests_per_s", "raw.output_tokens_per_s",
+		"raw.loadgen_cpu_ms_per_request", "client.limited", "client.schedule_delay_p99_ms", "processes",
+	}
+	requiredDists = []string{"ttft_ms", "itl_ms", "icl_ms", "latency_ms", "effective_latency_ms"}
+	distFields    = []string{"avg", "min", "p50", "p90", "p95", "p99", "p99_9", "max", "std"}
+	// requiredCluster: a run of cmd/cluster, whose config names the plane.
+	requiredCluster = []string{
+		"config.response_plane", "config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
+		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
+		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended", "plane.streams_moved",
+		"plane.plane_records", "holders", "holders_reference",
+	}
+	requiredTCP  = []string{"environment.tcp_congestion_control"}
+	requiredQUIC = []string{
+		"environment.rmem_max", "environment.wmem_max", "environment.sockets", "udp.in_datagrams", "udp.out_datagrams", "udp.rcvbuf_errors", "udp.socket_drops",
+		"udp.library_drops", "udp.packets_lost", "udp.datagrams_per_token", "udp.sockets",
+	}
+)
+
+// Check tells whether dir is a complete run directory: run.json reads, has every field that its plane must have and none that is unknown, every
+// row reads, and rows and run.json agree on the counts. All complaints are joined. A run against a server that is not Laneway
+// has no config.response_plane and is held to less.
+func Check(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, RunFile))
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	run, err := Read(dir)
+	if err != nil {
+		return err
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(b, &tree); err != nil {
+		return fmt.Errorf("report: %s: %w", RunFile, err)
+	}
+	var errs []error
+	dec := json.NewDecoder(strings.NewReader(string(b)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(new(Run)); err != nil {
+		errs = append(errs, fmt.Errorf("%s: %w", RunFile, err))
+	}
+	need := func(fields []string, why string) {
+		for _, f := range fields {
+			if !present(tree, f) {
+				errs = append(errs, &MissingError{f, why})
+			}
+		}
+	}
+	need(requiredAlways, "every run has it")
+	if run.Raw != nil && run.Raw.Requests > 0 {
+		for _, d := range requiredDists {
+			for _, f := range distFields {
+				need([]string{"raw." + d + "." + f}, "every run with a complete request has it")
+				if run.Steady != nil && run.Steady.Requests > 0 && d != "icl_ms" {
+					need([]string{"steady." + d + "." + f}, "a steady window has what the raw one has")
+				}
+			}
+		}
+	}
+	if plane, ok := run.Config["response_plane"].(string); ok {
+		need(requiredCluster, "a run over a named plane has it")
+		switch plane {
+		case "quic":
+			need(requiredQUIC, "a run over quic has it")
+		case "tcp", "tls":
+			need(requiredTCP, "a run over "+plane+" has it")
+		}
+	}
+	return errors.Join(append(errs, checkRows(dir, run)...)...)
+}
+
+// present walks a dotted path. An empty list counts as present for marks only: elsewhere it means that nothing was measured.
+func present(tree map[string]any, path string) bool {
+	var at any = tree
+	for _, k := range strings.Split(path, ".") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return false
+		}
+		if at, ok = m[k]; !ok || at == nil {
+			return false
+		}
+	}
+	if list, ok := at.([]any); ok && len(list) == 0 {
+		return path == "marks"
+	}
+	return true
+}
+
+func checkRows(dir string, run *Run) (errs []error) {
+	rows, bad, err := ReadRows(dir)
+	if err != nil {
+		return []error{fmt.Errorf("report: %w", err)}
+	}
+	for _, b := range bad {
+		errs = append(errs, b)
+	}
+	seen := make(map[string]bool, len(rows))
+	complete, failed, canceled := 0, 0, 0
+	for i := range rows {
+		r := &rows[i]
+		if seen[r.ID] {
+			errs = append(errs, fmt.Errorf("%s: request %q stands twice", RowsFile, r.ID))
+		}
+		seen[r.ID] = true
+		if err := orderOf(r); err != nil {
+			errs = append(errs, err)
+		}
+		if r.Phase != PhaseMeasured {
+			continue
+		}
+		switch {
+		case r.OK():
+			complete++
+		case r.Ended == EndCanceled:
+			canceled++
+		default:
+			failed++
+		}
+	}
+	if w := run.Raw; w != nil && (w.Requests != complete || w.Errors != failed || w.Canceled != canceled) {
+		errs = append(errs, fmt.Errorf("%s counts %d complete, %d failed, %d canceled requests, %s holds %d, %d, %d", RunFile, w.Requests, w.Errors, w.Canceled,
+			RowsFile, complete, failed, canceled))
+	}
+	if _, err := os.Stat(filepath.Join(dir, TimeseriesFile)); err != nil {
+		errs = append(errs, fmt.Errorf("report: %w", err))
+	}
+	return errs
+}
+
+// orderOf checks that a row's times are in order.
+func orderOf(r *Row) error {
+	prev, name := r.Intended, "intended_ns"
+	for _, t := range []struct {
+		name string
+		v    int64
+	}{{"sent_ns", r.Sent}, {"first_ns", r.First}, {"last_ns", r.Last}, {"end_ns", r.End}} {
+		if t.v == Absent {
+			continue
+		}
+		if t.v < prev {
+			return fmt.Errorf("%s: request %q has %s before %s", RowsFile, r.ID, t.name, name)
+		}
+		prev, name = t.v, t.name
+	}
+	return nil
+}
