@@ -1,0 +1,5 @@
+//go:build !unix
+
+package procstat
+
+func selfCPU() (CPU, bool) { return CPU{}, false }
