@@ -1,0 +1,84 @@
+// Package transporttest holds every transport to one behaviour. A plane's own tests call Run with a Factory.
+package transporttest
+
+import (
+	"testing"
+
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// Factory makes the nodes of one plane.
+type Factory struct {
+	// Plane is the name that the transports must give themselves.
+	Plane string
+	// New makes a transport with an identity of its own. The suite closes it.
+	New func(t testing.TB) (transport.Transport, transport.NodeID)
+	// Bind is where listeners bind, host:0.
+	Bind string
+	// Silent gives an address on which a dial waits until its context ends.
+	Silent func(t testing.TB) string
+	// Proves says that the plane proves NodeIDs.
+	Proves bool
+	// ListenerOwnsLanes says that accepted lanes end with their listener (quic).
+	ListenerOwnsLanes bool
+}
+
+// Run runs the whole suite as sub-tests of t. Every sub-test must leave no goroutine behind.
+func Run(t *testing.T, f Factory) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Factory)
+	}{
+		{"Echo", testEcho},
+		{"OrderOfManyWrites", each(testOrder)},
+		{"LargeWrite", each(testLargeWrite)},
+		{"BothDirectionsAtOnce", testDuplex},
+		{"StoppedReaderBlocksWriter", each(testBackpressure)},
+		{"HalfClose", each(testHalfClose)},
+		{"HalfCloseInMidWrite", each(testHalfCloseMidWrite)},
+		{"LocalCloseUnblocksRead", each(testLocalCloseRead)},
+		{"LocalCloseUnblocksWrite", each(testLocalCloseWrite)},
+		{"RemoteCloseUnblocksRead", each(testRemoteCloseRead)},
+		{"RemoteCloseUnblocksWrite", each(testRemoteCloseWrite)},
+		{"CloseIsIdempotentAndConcurrent", each(testCloseConcurrent)},
+		{"TransportCloseEndsEverything", testTransportClose},
+		{"ListenerCloseUnblocksAccept", testListenerClose},
+		{"AcceptEndsWithItsContext", testAcceptContext},
+		{"AcceptedLanesAfterListenerClose", testLanesAfterListenerClose},
+		{"DialToNobody", testDialNobody},
+		{"DialEndsWithItsContext", testDialContext},
+		{"TransportCloseUnblocksDial", testDialClose},
+		{"DialToBadAddress", testDialBadAddress},
+		{"RightPinIsProven", testRightPin},
+		{"WrongPinIsRefused", testWrongPin},
+		{"EndpointsHaveTheirOwnPorts", testEndpoints},
+		{"FixedPortRange", testFixedPorts},
+		{"PortInUseIsNamed", testPortInUse},
+		{"BadBindIsRefused", testBadBind},
+		{"PortIsFreeAfterClose", testRebind},
+		{"64LanesOf1MiB", testManyLanes},
+		{"LanesComeAndGo", testChurn},
+		{"SocketsAndCounters", testSocketsAndCounters},
+		{"TryWriteNeverWaits", testTryWrite},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leaktest.Check(t)
+			c.run(t, f)
+		})
+	}
+}
+
+// each runs a test of one direction for both directions: from the dialler to the acceptor and with the ends swapped.
+func each(run func(t *testing.T, from, to transport.Conn)) func(*testing.T, Factory) {
+	return func(t *testing.T, f Factory) {
+		t.Run("DiallerToAcceptor", func(t *testing.T) {
+			d, a := newRig(t, f, 1).lane(t, 0)
+			run(t, d, a)
+		})
+		t.Run("AcceptorToDialler", func(t *testing.T) {
+			d, a := newRig(t, f, 1).lane(t, 0)
+			run(t, a, d)
+		})
+	}
+}
