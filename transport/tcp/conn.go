@@ -1,0 +1,130 @@
+package tcp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/transport/internal/base"
+)
+
+// conn is a TCP lane.
+type conn struct {
+	t    *Transport
+	raw  *net.TCPConn
+	tls  *tls.Conn // nil on plane tcp
+	rw   net.Conn  // raw or tls: what carries the lane's bytes
+	info transport.ConnInfo
+	gate base.Gate
+	try  tryWriter // plane tcp
+}
+
+var _ transport.Conn = (*conn)(nil)
+
+func newConn(t *Transport, raw *net.TCPConn, lane int) *conn {
+	return &conn{
+		t: t, raw: raw, rw: raw,
+		info: transport.ConnInfo{Plane: t.plane, Local: raw.LocalAddr(), Remote: raw.RemoteAddr(), Lane: lane},
+	}
+}
+
+// handshake makes the lane one with TLS.
+func (c *conn) handshake(ctx context.Context, tc *tls.Conn) error {
+	if err := tc.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	id, err := transport.PeerID(tc.ConnectionState())
+	if err != nil {
+		return err
+	}
+	c.tls, c.rw = tc, tc
+	c.info.Peer, c.info.Proven = id, true
+	return nil
+}
+
+// Read implements transport.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := c.rw.Read(p)
+	if n > 0 {
+		c.t.tally.BytesIn.Add(uint64(n))
+		return n, nil // an error comes again
+	}
+	return 0, c.mapped(err)
+}
+
+// Write implements transport.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if err := c.gate.Enter(); err != nil {
+		return 0, err
+	}
+	n, err := c.rw.Write(p)
+	return c.wrote(n, err)
+}
+
+// wrote counts, maps the error, and ends the lane's bytes if that was asked for while the write ran.
+func (c *conn) wrote(n int, err error) (int, error) {
+	c.t.tally.BytesOut.Add(uint64(n))
+	if c.gate.Leave() {
+		if e := c.endWrites(); err == nil {
+			err = e
+		}
+	}
+	return n, c.mapped(err)
+}
+
+// CloseWrite implements transport.Conn. If a Write runs, its bytes go first.
+func (c *conn) CloseWrite() error {
+	now, err := c.gate.Half()
+	if now {
+		err = c.mapped(c.endWrites())
+	}
+	return err
+}
+
+// endWrites sends FIN, or on plane tls the alert close_notify.
+func (c *conn) endWrites() error {
+	if c.tls != nil {
+		return c.tls.CloseWrite()
+	}
+	return c.raw.CloseWrite()
+}
+
+// Close implements transport.Conn.
+func (c *conn) Close() error {
+	if c.gate.Close() {
+		c.abort()
+		c.t.forget(c)
+	}
+	return nil
+}
+
+// abort ends the connection with a reset, so that the kernel does not go on delivering. tls.Conn.Close would wait up to 5 s
+// behind a blocked write to say goodbye; the lane below it just goes.
+func (c *conn) abort() {
+	c.raw.SetLinger(0)
+	c.raw.Close()
+}
+
+// mapped turns what a read or write gave after Close into ErrClosed.
+func (c *conn) mapped(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	if c.gate.Closed() || errors.Is(err, net.ErrClosed) {
+		return transport.ErrClosed
+	}
+	return err
+}
+
+// Info implements transport.Conn.
+func (c *conn) Info() transport.ConnInfo { return c.info }
