@@ -68,10 +68,10 @@ func Register(app *cli.App, o Options) *Flags {
 	f.bindAddr = g.Addr("bind-addr", ":0", "worker: where it listens; port 0 lets the kernel choose each port, a fixed port P takes P, P+1, ...")
 	f.advertiseAddr = g.Checked("advertise-addr", "", "HOST", "worker: the host name or IP address that frontends dial; found by itself when empty", validHost)
 
-	buffer := cli.Range(16*cli.KiB, cli.GiB)
+	buffer := cli.Range(16*cli.KiB, 512*cli.MiB) // the kernel doubles it into an int32
 	f.udpRecv = g.Size("udp-recv-buffer", 8*cli.MiB, buffer, "receive buffer of each UDP socket; the kernel caps it at net.core.rmem_max")
 	f.udpSend = g.Size("udp-send-buffer", 4*cli.MiB, buffer, "send buffer of each UDP socket; the kernel caps it at net.core.wmem_max")
-	tuned := cli.Range(4*cli.KiB, cli.GiB).OrZero("the kernel tunes")
+	tuned := cli.Range(4*cli.KiB, 512*cli.MiB).OrZero("the kernel tunes")
 	f.tcpRecv = g.Size("tcp-recv-buffer", 0, tuned, "receive buffer of each TCP socket")
 	f.tcpSend = g.Size("tcp-send-buffer", 0, tuned, "send buffer of each TCP socket")
 	f.maxMTU = g.Int("max-mtu", 0, cli.Range(1200, 1452).Unit("bytes").OrZero("path MTU discovery up to 1452").
