@@ -1,0 +1,112 @@
+package httpfront
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/openai"
+)
+
+// exchange is one response on its way from a Stream to a client. It belongs to the request's goroutine.
+type exchange struct {
+	server  *Server
+	account *account
+	w       http.ResponseWriter
+	ctx     context.Context // the request's: it ends when the client leaves
+	stream  Stream
+	head    openai.Header
+}
+
+// finished reads what a complete response's end carried.
+func (x *exchange) finished() (mockproto.Trailer, error) {
+	t, err := mockproto.DecodeTrailer(x.stream.Trailer())
+	if err != nil {
+		return t, &EndError{End: EndProtocol, Text: "its end could not be read", Worker: x.stream.Worker(), Err: err}
+	}
+	return t, nil
+}
+
+// ended sorts out why there are no more records. When the client is there to be told, it returns what to tell (nil: the response is
+// complete, t is its trailer); gone says that nobody is there.
+func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone bool) {
+	s := x.server
+	if err == io.EOF {
+		if t, err = x.finished(); err == nil {
+			x.account.status, x.account.label = http.StatusOK, ""
+			return t, nil, false
+		}
+	} else if x.ctx.Err() != nil {
+		if context.Cause(x.ctx) != errCut {
+			x.abandon()
+			return t, nil, true
+		}
+		x.stream.Kill()
+		e, x.account.label = s.unavailable("the frontend is shutting down")
+		x.account.status = e.Status
+		return t, e, false
+	}
+	e, x.account.label = s.failure(err)
+	x.account.status = e.Status
+	s.logFailure(x.head.ID, x.account, e, err)
+	return t, e, false
+}
+
+// abandon ends the worker's work for a client that has left.
+func (x *exchange) abandon() {
+	x.account.status, x.account.label = statusGone, labelCancelled
+	s := x.server
+	s.log.Debug("client left", "request_id", x.head.ID, "model", x.head.Model, "worker", x.stream.Worker(), "records", x.account.records)
+	if !s.cfg.StopOnDisconnect {
+		x.stream.Kill()
+		return
+	}
+	x.stream.Stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), s.cfg.StopGrace)
+	defer cancel()
+	for { // the last output is nobody's, but its tokens were made and count
+		recs, err := x.stream.NextBatch(ctx)
+		x.account.took(len(recs), time.Now())
+		if err != nil {
+			return
+		}
+	}
+}
+
+// serveReply collects the response and sends it as one JSON object.
+func (x *exchange) serveReply() {
+	s := x.server
+	buf := getBuffer()
+	defer func() { putBuffer(buf) }()
+	*buf = openai.AppendReplyStart(*buf, x.head)
+	for {
+		recs, err := x.stream.NextBatch(x.ctx)
+		if len(recs) > 0 {
+			x.account.took(len(recs), time.Now())
+			for _, rec := range recs {
+				*buf = openai.AppendEscaped(*buf, rec)
+			}
+		}
+		if err == nil && len(*buf) > s.cfg.MaxReplyBytes {
+			x.stream.Kill()
+			err = &EndError{End: EndFailed, Code: CodeInternal, Text: "the reply is too large to be sent in one piece: use stream", Worker: x.stream.Worker()}
+		}
+		if err == nil {
+			continue
+		}
+		t, e, gone := x.ended(err)
+		if gone {
+			return
+		}
+		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
+		if e != nil {
+			s.reply(x.w, e)
+			return
+		}
+		*buf = openai.AppendReplyEnd(*buf, x.head.Kind, t.FinishReason, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
+		writeJSON(x.w, http.StatusOK, *buf)
+		return
+	}
+}

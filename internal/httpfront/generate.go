@@ -1,0 +1,154 @@
+package httpfront
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/openai"
+)
+
+// generate serves one request for tokens, from its body to its end.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
+	a := account{start: time.Now(), endpoint: k.String()}
+	defer s.metrics.close(&a)
+	refuse := func(e *openai.Error, label string) {
+		a.status, a.label = e.Status, label
+		s.reply(w, e)
+	}
+	// The place is taken before the body is read, so that places bound the memory of bodies too.
+	if e, label := s.admit(); e != nil {
+		refuse(e, label)
+		return
+	}
+	defer s.release()
+
+	req, e := s.read(w, r, k)
+	if e != nil {
+		refuse(e, labelValidation)
+		return
+	}
+	a.stream = req.Stream
+	if e, label := s.checkModel(req.Model); e != nil {
+		refuse(e, label)
+		return
+	}
+	a.modelName, a.model = req.Model, s.metrics.model(req.Model)
+	a.model.inflight.Inc()
+
+	payload, err := payload(id, &req)
+	if err != nil {
+		refuse(openai.Invalid("", labelValidation, err.Error()), labelValidation)
+		return
+	}
+	ctx := r.Context()
+	st, err := s.cfg.Backend.Open(ctx, Call{ID: id, Model: req.Model, Payload: payload,
+		FirstRecordTimeout: s.cfg.FirstTokenTimeout, InactivityTimeout: s.cfg.InactivityTimeout})
+	if err != nil {
+		s.openFailed(w, ctx, id, err, &a, refuse)
+		return
+	}
+	defer st.Close()
+	h := w.Header()
+	h["X-Laneway-Worker"] = []string{st.Worker()}
+	h["X-Laneway-Process"] = []string{st.NodeName()}
+	h["X-Laneway-Lane"] = []string{st.Plane() + "/" + strconv.Itoa(st.Lane())}
+	if n := st.Retries(); n > 0 {
+		h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
+		s.metrics.retries.Add(float64(n))
+	}
+	x := exchange{server: s, account: &a, w: w, ctx: ctx, stream: st, head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
+	if req.Stream {
+		x.serveEvents(req.IncludeUsage)
+	} else {
+		x.serveReply()
+	}
+}
+
+// openFailed answers a request that got no record.
+func (s *Server) openFailed(w http.ResponseWriter, ctx context.Context, id string, err error, a *account, refuse func(*openai.Error, string)) {
+	if ctx.Err() != nil {
+		if context.Cause(ctx) == errCut {
+			refuse(s.unavailable("the frontend is shutting down: try another one"))
+			return
+		}
+		a.status, a.label = statusGone, labelCancelled
+		return
+	}
+	var end *EndError
+	if errors.As(err, &end) && end.Worker != "" {
+		w.Header()["X-Laneway-Worker"] = []string{end.Worker}
+	}
+	e, label := s.failure(err)
+	s.logFailure(id, a, e, err)
+	refuse(e, label)
+}
+
+// logFailure logs what a client was told, with the cause. Overload is no event: the metrics count it.
+func (s *Server) logFailure(id string, a *account, e *openai.Error, err error) {
+	level := slog.LevelWarn
+	if e.Status < 500 || e.Type == openai.TypeOverloaded || e.Type == openai.TypeUnavailable {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, "request failed", "request_id", id, "model", a.modelName, "records", a.records, "status", e.Status, "error", err)
+}
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// read takes the body within its limits of size and time, and parses it.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (openai.Request, *openai.Error) {
+	limit := int64(s.cfg.MaxBodyBytes)
+	tooLarge := &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "body_too_large",
+		Message: fmt.Sprintf("the body is larger than %d bytes, the most that is taken", limit)}
+	if r.ContentLength > limit {
+		w.Header()["Connection"] = []string{"close"}
+		return openai.Request{}, tooLarge
+	}
+	buf := bodies.Get().(*bytes.Buffer)
+	defer func() {
+		if buf.Cap() <= 64<<10 {
+			buf.Reset()
+			bodies.Put(buf)
+		}
+	}()
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, 64<<10)) + bytes.MinRead) // what is announced need not come
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if err == nil {
+		// The body's deadline would look like a client that left.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	var over *http.MaxBytesError
+	switch {
+	case err == nil:
+		return openai.ParseRequest(k, buf.Bytes())
+	case errors.As(err, &over):
+		return openai.Request{}, tooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header()["Connection"] = []string{"close"}
+		return openai.Request{}, &openai.Error{Status: http.StatusRequestTimeout, Type: openai.TypeInvalidRequest, Code: "body_timeout",
+			Message: fmt.Sprintf("the body did not come within %v", s.cfg.BodyTimeout)}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return openai.Request{}, openai.Invalid("", "invalid_body", "the body ended before its announced length")
+	}
+	return openai.Request{}, openai.Invalid("", "invalid_body", "the body could not be read: "+err.Error())
+}
+
+// payload is what the worker gets.
+func payload(id string, r *openai.Request) ([]byte, error) {
+	m := mockproto.Request{ID: id, Model: r.Model, Kind: mockproto.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
+	if r.Kind != openai.Chat {
+		m.Kind = mockproto.KindCompletion
+	}
+	return m.Encode()
+}

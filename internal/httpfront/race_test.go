@@ -1,0 +1,5 @@
+//go:build race
+
+package httpfront
+
+const raceEnabled = true

@@ -1,0 +1,101 @@
+package httpfront
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/openai"
+)
+
+const modelsPath = "/v1/models"
+
+// ServeHTTP is the router. Every answer, also to a wrong path, is JSON.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := requestID(r.Header)
+	w.Header()["X-Request-Id"] = []string{id}
+	// A connection's write deadline outlives the request that set it, so each request begins with its own.
+	now, rc := time.Now(), http.NewResponseController(w)
+	_ = rc.SetWriteDeadline(now.Add(s.cfg.WriteTimeout))
+	if r.ContentLength != 0 { // also for a body that is not read here: net/http reads on in it before it closes
+		_ = rc.SetReadDeadline(now.Add(s.cfg.BodyTimeout))
+	}
+	switch path := r.URL.Path; {
+	case path == "/v1/chat/completions":
+		s.post(w, r, id, openai.Chat)
+	case path == "/v1/completions":
+		s.post(w, r, id, openai.Completion)
+	case path == modelsPath || strings.HasPrefix(path, modelsPath+"/"):
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			s.wrongMethod(w, r, "GET, HEAD")
+			return
+		}
+		s.serveModels(w, strings.TrimPrefix(path[len(modelsPath):], "/"))
+	default:
+		s.reply(w, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "unknown_url",
+			Message: fmt.Sprintf("no such path: %s (there are /v1/chat/completions, /v1/completions and /v1/models)", clip(path))})
+	}
+}
+
+func (s *Server) post(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
+	if r.Method != http.MethodPost {
+		s.wrongMethod(w, r, "POST")
+		return
+	}
+	s.generate(w, r, id, k)
+}
+
+func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow string) {
+	w.Header()["Allow"] = []string{allow}
+	s.reply(w, &openai.Error{Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest, Code: "method_not_allowed",
+		Message: fmt.Sprintf("%s is not allowed on %s, expected %s", clip(r.Method), r.URL.Path, allow)})
+}
+
+func (s *Server) serveModels(w http.ResponseWriter, id string) {
+	list := s.knownModels(true)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	switch {
+	case id == "":
+		*buf = openai.AppendModelList(*buf, list, s.start.Unix())
+	case slices.Contains(list, id):
+		*buf = openai.AppendModel(*buf, id, s.start.Unix())
+	default:
+		s.reply(w, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
+			Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(id))})
+		return
+	}
+	writeJSON(w, http.StatusOK, *buf)
+}
+
+// reply sends an error object. Statuses that are worth another try carry Retry-After.
+func (s *Server) reply(w http.ResponseWriter, e *openai.Error) {
+	if e.Type == openai.TypeOverloaded || e.Type == openai.TypeUnavailable {
+		w.Header()["Retry-After"] = retryAfter
+	}
+	buf := getBuffer()
+	*buf = e.AppendJSON(*buf)
+	writeJSON(w, e.Status, *buf)
+	putBuffer(buf)
+}
+
+// writeJSON ignores the write's error: the client has left, and the caller is done with it anyway.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// Header values that never change; net/http does not write to them.
+var (
+	jsonType   = []string{"application/json"}
+	sseType    = []string{"text/event-stream"}
+	noCache    = []string{"no-cache"}
+	no         = []string{"no"}
+	retryAfter = []string{"1"} // seconds
+)

@@ -1,0 +1,221 @@
+package httpfront
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/openai"
+)
+
+// Limits that are not worth a setting.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute // of a connection between two requests
+	maxHeaderBytes    = 64 << 10
+	modelsFresh       = 250 * time.Millisecond // how long the list of models may be remembered
+	cutGrace          = 2 * time.Second        // how long responses that were cut have to say so to their clients
+)
+
+// errCut is the cause of the request contexts that Drain and Close end.
+var errCut = errors.New("httpfront: the frontend is shutting down")
+
+// Server serves the OpenAI API.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	http    *http.Server
+	keeper  *keeper
+	start   time.Time
+	cut     context.CancelCauseFunc // ends every request's context
+
+	mu       sync.Mutex
+	open     int           // generation requests that are being served
+	draining bool          // new ones are refused
+	idle     chan struct{} // closed once draining and open == 0
+
+	modelsMu sync.Mutex
+	models   []string
+	modelsAt time.Time
+}
+
+// New checks cfg and registers the metrics. Close must be called.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	base, cut := context.WithCancelCause(context.Background())
+	s := &Server{cfg: cfg, log: cfg.Logger, metrics: m, start: time.Now(), cut: cut, idle: make(chan struct{})}
+	s.keeper = newKeeper(cfg.KeepAlive)
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // a peer's doing: TLS to a plain port, resets
+	}
+	return s, nil
+}
+
+// Serve answers on l until Drain or Close; it then returns nil. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Ready is nil when a request would be served.
+func (s *Server) Ready() error {
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	if draining {
+		return errors.New("the frontend is draining")
+	}
+	return s.cfg.Backend.Ready()
+}
+
+// Open is the number of generation requests that are being served.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// Refuse turns new requests away (503) from now on; the open ones go on.
+func (s *Server) Refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return
+	}
+	s.draining = true
+	if s.open == 0 {
+		close(s.idle)
+	}
+}
+
+// Drain refuses new requests, waits for the open ones until ctx ends, then ends what is left with an error event, closes the listener and
+// all connections. It returns how many responses it had to cut.
+func (s *Server) Drain(ctx context.Context) (cut int, err error) {
+	s.Refuse()
+	s.http.SetKeepAlivesEnabled(false)
+	select {
+	case <-s.idle:
+	case <-ctx.Done():
+		cut = s.Open()
+		s.cut(errCut)
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer cancel()
+	select {
+	case <-s.idle:
+	case <-end.Done():
+	}
+	if err := s.http.Shutdown(end); err != nil {
+		err = errors.Join(err, s.http.Close())
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return cut, err
+		}
+	}
+	return cut, nil
+}
+
+// Close ends everything at once and waits for the requests' goroutines, except those whose client takes no bytes. Idempotent.
+func (s *Server) Close() error {
+	s.Refuse()
+	s.cut(errCut)
+	err := s.http.Close()
+	select {
+	case <-s.idle:
+	case <-time.After(cutGrace):
+	}
+	s.keeper.close()
+	return err
+}
+
+// admit takes a place for a request, or says why there is none. release gives it back.
+func (s *Server) admit() (e *openai.Error, label string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		e, label = s.unavailable("the frontend is shutting down: try another one")
+	case s.cfg.MaxOpenRequests > 0 && s.open >= s.cfg.MaxOpenRequests:
+		e, label = s.overloaded(fmt.Sprintf("the frontend serves %d requests, as many as it may: try again later", s.open))
+	default:
+		s.open++
+	}
+	return e, label
+}
+
+func (s *Server) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.draining && s.open == 0 {
+		close(s.idle)
+	}
+}
+
+// knownModels is the backend's list, at most modelsFresh old; asking for 512 workers' models costs more than a request should.
+func (s *Server) knownModels(fresh bool) []string {
+	s.modelsMu.Lock()
+	defer s.modelsMu.Unlock()
+	if now := time.Now(); fresh || now.Sub(s.modelsAt) > modelsFresh {
+		s.models, s.modelsAt = s.cfg.Backend.Models(), now
+	}
+	return s.models
+}
+
+func (s *Server) checkModel(model string) (*openai.Error, string) {
+	has := func(list []string) bool { _, ok := slices.BinarySearch(list, model); return ok }
+	if has(s.knownModels(false)) {
+		return nil, ""
+	}
+	list := s.knownModels(true)
+	switch {
+	case has(list):
+		return nil, ""
+	case len(list) == 0:
+		return s.unavailable("no worker is there yet: try again later")
+	}
+	return &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
+		Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(model))}, labelNotFound
+}
+
+// clip shortens what a client sent, for messages and logs.
+func clip(s string) string {
+	if len(s) > 128 {
+		return s[:128] + "..."
+	}
+	return s
+}
+
+// requestID is the client's X-Request-Id when it is fit for headers, logs and payloads, else a new one.
+func requestID(h http.Header) string {
+	if v := h["X-Request-Id"]; len(v) == 1 && len(v[0]) >= 1 && len(v[0]) <= 128 && strings.IndexFunc(v[0], badIDRune) < 0 {
+		return v[0]
+	}
+	return rand.Text()
+}
+
+func badIDRune(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' || r == ':')
+}
