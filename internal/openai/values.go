@@ -21,7 +21,7 @@ func (c *Content) UnmarshalJSON(p []byte) error {
 		*c = ""
 		return nil
 	case '"':
-		return json.Unmarshal(p, (*string)(c))
+		return unquote(p, (*string)(c))
 	case '[':
 		var parts []struct {
 			Type string  `json:"type"`
@@ -62,7 +62,7 @@ func (p *Prompt) UnmarshalJSON(b []byte) error {
 		return Invalid("prompt", "invalid_type", "prompt "+what+": send a string or one array of token ids")
 	}
 	if kindOf(b) == '"' {
-		return json.Unmarshal(b, &p.Text)
+		return unquote(b, &p.Text)
 	}
 	if kindOf(b) != '[' {
 		return bad("is neither a string nor an array")
@@ -120,6 +120,15 @@ func (s *stops) UnmarshalJSON(p []byte) error {
 	}
 	*s = list
 	return nil
+}
+
+// unquote reads a JSON string that is known to be valid. Prompts are long, and most have nothing to unescape.
+func unquote(p []byte, s *string) error {
+	if t := bytes.TrimSpace(p); bytes.IndexByte(t, '\\') < 0 && utf8.Valid(t) {
+		*s = string(t[1 : len(t)-1])
+		return nil
+	}
+	return json.Unmarshal(p, s)
 }
 
 // kindOf is the first byte of a JSON value, which tells its kind.
