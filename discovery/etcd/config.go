@@ -1,0 +1,82 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/laneway-ai/laneway/discovery"
+)
+
+// Defaults of Config.
+const (
+	DefaultNamespace   = "default"
+	DefaultLeaseTTL    = 10 * time.Second
+	DefaultDialTimeout = 5 * time.Second
+)
+
+// Config says which etcd, and how. The zero value of a field means its default.
+type Config struct {
+	// Endpoints are the members' client addresses, host:port or URLs. At least one.
+	Endpoints []string
+	// Namespace keeps clusters apart that share an etcd: 1 to 128 letters, digits, '-' or '_'. Default: "default".
+	Namespace string
+	// Username and Password go together. Default: no authentication.
+	Username, Password string
+	// TLS is the client's configuration; the registry does not change it. Default: plain connections.
+	TLS *tls.Config
+	// LeaseTTL is how long the records of a process that died stay, in whole seconds, 1 s to 1 h. Default: 10 s. An etcd
+	// may grant more than it is asked for.
+	LeaseTTL time.Duration
+	// DialTimeout bounds New, and each single request to etcd. 100 ms to 1 min. Default: 5 s.
+	DialTimeout time.Duration
+	// Logger gets what goes wrong and what is mended. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Validate reports all that does not hold.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("etcd: "+format, a...)) }
+	if len(c.Endpoints) == 0 {
+		bad("no endpoint is given (--etcd-endpoints)")
+	}
+	for _, e := range c.Endpoints {
+		if strings.TrimSpace(e) == "" {
+			bad("an endpoint is empty (--etcd-endpoints %s)", strings.Join(c.Endpoints, ","))
+		}
+	}
+	if !discovery.ValidName(c.Namespace) {
+		bad("namespace %q is not 1 to 128 letters, digits, '-' or '_'", c.Namespace)
+	}
+	if (c.Username == "") != (c.Password == "") {
+		bad("user name and password go together")
+	}
+	if c.LeaseTTL < time.Second || c.LeaseTTL > time.Hour || c.LeaseTTL%time.Second != 0 {
+		bad("lease TTL %s is not a whole number of seconds from 1s to 1h", c.LeaseTTL)
+	}
+	if c.DialTimeout < 100*time.Millisecond || c.DialTimeout > time.Minute {
+		bad("dial timeout %s is not 100ms to 1m", c.DialTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if c.LeaseTTL == 0 {
+		c.LeaseTTL = DefaultLeaseTTL
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = DefaultDialTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
