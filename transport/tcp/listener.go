@@ -38,7 +38,7 @@ func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.L
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error { return t.control(c) }}
 	lc.SetMultipathTCP(false)
 	for i, a := range addrs {
-		l, err := lc.Listen(ctx, "tcp", a)
+		l, err := lc.Listen(ctx, base.Network("tcp", a), a)
 		if err != nil {
 			ln.closeEndpoints()
 			if op, ok := errors.AsType[*net.OpError](err); ok {

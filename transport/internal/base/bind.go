@@ -35,3 +35,13 @@ func BindRange(bind string, n int) ([]string, error) {
 	}
 	return addrs, nil
 }
+
+// Network is the network to bind addr on: proto4 for an IPv4 address, so that 0.0.0.0 does not become a socket for both
+// families, else proto.
+func Network(proto, addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() != nil {
+		return proto + "4"
+	}
+	return proto
+}

@@ -1,0 +1,220 @@
+package quic
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	quicgo "github.com/quic-go/quic-go"
+
+	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/transport/internal/base"
+)
+
+// maxPending bounds the connections of one listener that are through their handshake and wait for their first byte or for
+// Accept. More are refused: quic-go's own queue is short (32), so the loop must not wait.
+const maxPending = 1024
+
+// acceptPause is the wait after an unexpected error of quic-go's Accept.
+const acceptPause = 100 * time.Millisecond
+
+// endpoint is one server socket.
+type endpoint struct {
+	sock *socket
+	tr   *quicgo.Transport
+	ln   *quicgo.Listener
+}
+
+// listener accepts on all endpoints of a node.
+type listener struct {
+	laneSet
+	t         *Transport
+	endpoints []*endpoint
+	ready     chan *lane
+	slots     chan struct{} // one per pending connection
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	once      sync.Once
+	done      chan struct{} // closed when Close is through
+}
+
+// Listen implements transport.Transport.
+func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.Listener, error) {
+	addrs, err := base.BindRange(bind, n)
+	if err != nil {
+		return nil, err
+	}
+	ln := &listener{
+		laneSet: laneSet{lanes: make(map[*lane]struct{})},
+		t:       t, ready: make(chan *lane), slots: make(chan struct{}, maxPending), done: make(chan struct{}),
+	}
+	for i, a := range addrs {
+		e, err := t.open(ctx, a)
+		if err != nil {
+			ln.closeEndpoints()
+			if op, ok := errors.AsType[*net.OpError](err); ok {
+				err = op.Err
+			}
+			return nil, &transport.BindError{Plane: t.Plane(), Address: a, Index: i, Count: n, Err: err}
+		}
+		ln.endpoints = append(ln.endpoints, e)
+	}
+	ln.ctx, ln.cancel = context.WithCancel(t.ctx)
+
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		ln.cancel()
+		ln.closeEndpoints()
+		return nil, transport.ErrClosed
+	}
+	t.listeners[ln] = struct{}{}
+	for _, e := range ln.endpoints {
+		ln.wg.Go(func() { ln.loop(e) })
+	}
+	t.mu.Unlock()
+	return ln, nil
+}
+
+// open binds one endpoint.
+func (t *Transport) open(ctx context.Context, addr string) (*endpoint, error) {
+	s, err := t.listenSocket(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	tr := t.over(s)
+	ln, err := tr.Listen(transport.ServerTLS(t.cfg.Identity), t.quicConfig(s.recvGranted))
+	if err != nil {
+		tr.Close()
+		s.Close()
+		return nil, err
+	}
+	t.settle(s)
+	return &endpoint{sock: s, tr: tr, ln: ln}, nil
+}
+
+// Accept implements transport.Listener.
+func (ln *listener) Accept(ctx context.Context) (transport.Conn, error) {
+	if ln.ctx.Err() != nil {
+		return nil, transport.ErrClosed
+	}
+	select {
+	case l := <-ln.ready:
+		ln.t.tally.Accepts.Add(1)
+		return l, nil
+	case <-ln.ctx.Done():
+		return nil, transport.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Endpoints implements transport.Listener.
+func (ln *listener) Endpoints() []net.Addr {
+	out := make([]net.Addr, len(ln.endpoints))
+	for i, e := range ln.endpoints {
+		out[i] = e.sock.LocalAddr()
+	}
+	return out
+}
+
+// Close implements transport.Listener. Its lanes share the endpoints' sockets and end too.
+func (ln *listener) Close() error {
+	ln.once.Do(func() {
+		ln.cancel()
+		for _, e := range ln.endpoints {
+			e.ln.Close() // no further connections
+		}
+		ln.wg.Wait() // no further lanes
+		closeAll(ln.list())
+		ln.closeEndpoints()
+		ln.t.mu.Lock()
+		delete(ln.t.listeners, ln)
+		ln.t.mu.Unlock()
+		close(ln.done)
+	})
+	<-ln.done
+	return nil
+}
+
+func (ln *listener) closeEndpoints() {
+	for _, e := range ln.endpoints {
+		e.ln.Close()
+		e.tr.Close()
+		e.sock.Close()
+	}
+}
+
+// loop accepts on one endpoint until the listener is closed.
+func (ln *listener) loop(e *endpoint) {
+	for {
+		conn, err := e.ln.Accept(ln.ctx)
+		if err != nil {
+			if ln.ctx.Err() != nil || errors.Is(err, quicgo.ErrServerClosed) {
+				return
+			}
+			ln.t.tally.AcceptErrors.Add(1)
+			ln.t.seldom.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.Plane(), "endpoint", e.sock.LocalAddr().String(), "err", err)
+			select {
+			case <-ln.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		select {
+		case ln.slots <- struct{}{}:
+			ln.wg.Go(func() {
+				defer func() { <-ln.slots }()
+				ln.serve(conn)
+			})
+		default:
+			ln.refuse(conn, codeBusy, "too many lanes wait to be accepted")
+		}
+	}
+}
+
+// refuse ends a connection that becomes no lane.
+func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, why string) {
+	conn.CloseWithError(code, why)
+	ln.t.mu.Lock()
+	ln.t.past.add(conn)
+	ln.t.mu.Unlock()
+	if ln.ctx.Err() == nil {
+		ln.t.tally.AcceptErrors.Add(1)
+		ln.t.seldom.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint", conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
+	}
+}
+
+// serve waits for the stream of a connection and then for Accept.
+func (ln *listener) serve(conn *quicgo.Conn) {
+	ctx, cancel := context.WithTimeout(ln.ctx, ln.t.cfg.HandshakeTimeout)
+	stream, err := conn.AcceptStream(ctx)
+	cancel()
+	if err != nil {
+		ln.refuse(conn, codeNoStream, "no first byte: "+err.Error())
+		return
+	}
+	l, err := newLane(ln.t, conn, stream, -1)
+	if err != nil {
+		ln.refuse(conn, codeNoStream, err.Error())
+		return
+	}
+	l.ln = ln
+	if !ln.t.add(l) {
+		conn.CloseWithError(codeClosed, "")
+		return
+	}
+	ln.add(l)
+	select {
+	case ln.ready <- l:
+	case <-ln.ctx.Done():
+		l.Close()
+	case <-conn.Context().Done(): // the peer gave up before anyone accepted
+		ln.t.tally.AcceptErrors.Add(1)
+		l.Close()
+	}
+}

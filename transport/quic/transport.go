@@ -1,0 +1,277 @@
+package quic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	quicgo "github.com/quic-go/quic-go"
+
+	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/transport/internal/base"
+)
+
+// Transport makes QUIC lanes.
+type Transport struct {
+	cfg    Config
+	log    *slog.Logger
+	seldom base.Seldom // for what peers do wrong
+	tally  base.Tally
+	drops  atomic.Uint64 // packets dropped inside quic-go
+	blocks blocks        // receive buffers for GRO
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	closed    bool
+	lanes     map[*lane]struct{}
+	listeners map[*listener]struct{}
+	past      packets        // of lanes that are gone
+	wg        sync.WaitGroup // dials that run and lanes that are not torn down; Add under mu while not closed
+}
+
+// packets are the counts of QUIC packets of lanes.
+type packets struct{ in, out, lost uint64 }
+
+var _ transport.Transport = (*Transport)(nil)
+
+// New makes a Transport. It opens nothing.
+func New(cfg Config) (*Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger),
+		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}),
+	}
+	t.seldom.Log = t.log
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t, nil
+}
+
+// Plane implements transport.Transport.
+func (t *Transport) Plane() string { return transport.PlaneQUIC }
+
+// quicConfig is the configuration of connections whose socket was granted so many bytes of receive buffer.
+func (t *Transport) quicConfig(granted int) *quicgo.Config {
+	window := uint64(t.cfg.window(granted))
+	c := &quicgo.Config{
+		HandshakeIdleTimeout: t.cfg.HandshakeTimeout,
+		MaxIdleTimeout:       t.cfg.IdleTimeout,
+		// Initial and maximum are the same: no tuning beyond what the buffer holds.
+		InitialStreamReceiveWindow:     window,
+		MaxStreamReceiveWindow:         window,
+		InitialConnectionReceiveWindow: window * 3 / 2,
+		MaxConnectionReceiveWindow:     window * 3 / 2,
+		MaxIncomingStreams:             1, // the lane; a dialler takes none, but zero would mean the default
+		MaxIncomingUniStreams:          -1,
+		Tracer:                         recorder{&t.drops}.tracer,
+	}
+	if t.cfg.MaxMTU != 0 {
+		c.InitialPacketSize = uint16(t.cfg.MaxMTU)
+		c.DisablePathMTUDiscovery = true
+	}
+	return c
+}
+
+// over makes the quic-go transport of a socket.
+func (t *Transport) over(s *socket) *quicgo.Transport {
+	tr := &quicgo.Transport{Conn: s.packetConn(), Tracer: recorder{&t.drops}}
+	if t.cfg.StatelessResetKey != nil {
+		tr.StatelessResetKey = (*quicgo.StatelessResetKey)(t.cfg.StatelessResetKey)
+	}
+	return tr
+}
+
+// Dial implements transport.Transport.
+func (t *Transport) Dial(ctx context.Context, req transport.DialRequest) (transport.Conn, error) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil, transport.ErrClosed
+	}
+	t.wg.Add(1)
+	t.mu.Unlock()
+	defer t.wg.Done()
+
+	l, err := t.dial(ctx, req)
+	if err != nil {
+		t.tally.DialErrors.Add(1)
+		return nil, t.dialError(ctx, req, err)
+	}
+	t.tally.Dials.Add(1)
+	return l, nil
+}
+
+func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.HandshakeTimeout)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+
+	s, remote, err := t.dialSocket(ctx, req.Address)
+	if err != nil {
+		return nil, err
+	}
+	cfg := t.quicConfig(s.recvGranted)
+	cfg.MaxIncomingStreams = -1
+	tr := t.over(s)
+	conn, err := tr.Dial(ctx, remote, transport.ClientTLS(t.cfg.Identity, req), cfg)
+	if err != nil {
+		tr.Close()
+		s.Close()
+		return nil, err
+	}
+	t.settle(s)
+	l, err := t.dialled(ctx, conn, s, tr, req.Lane)
+	if err != nil {
+		conn.CloseWithError(codeClosed, "")
+		tr.Close()
+		s.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, tr *quicgo.Transport, index int) (*lane, error) {
+	stream, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLane(t, conn, stream, index)
+	if err != nil {
+		return nil, err
+	}
+	l.sock, l.tr = s, tr
+	if !t.add(l) {
+		return nil, transport.ErrClosed
+	}
+	return l, nil
+}
+
+// dialError says what was dialled and why it failed.
+func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
+	if wrong, ok := errors.AsType[*transport.IdentityError](err); ok {
+		return wrong
+	}
+	if t.ctx.Err() != nil {
+		return transport.ErrClosed
+	}
+	var idle *quicgo.IdleTimeoutError
+	var handshake *quicgo.HandshakeTimeoutError
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err // without the address, which stands below
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.As(err, &idle), errors.As(err, &handshake), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		err = fmt.Errorf("no answer within %v: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("transport: dial %s lane %d at %s: %w", t.Plane(), req.Lane, req.Address, err)
+}
+
+// add registers an open lane, unless the transport is closed.
+func (t *Transport) add(l *lane) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.lanes[l] = struct{}{}
+	t.wg.Add(1)
+	return true
+}
+
+// forget moves the packets of a lane that was torn down to the past.
+func (t *Transport) forget(l *lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.past.add(l.conn)
+	delete(t.lanes, l)
+	t.wg.Done()
+}
+
+func (p *packets) add(c *quicgo.Conn) {
+	s := c.ConnectionStats()
+	p.in += s.PacketsReceived
+	p.out += s.PacketsSent
+	p.lost += s.PacketsLost
+}
+
+// Counters implements transport.Transport. PacketsLost may go down by a few: a packet that counted as lost may still be
+// acknowledged.
+func (t *Transport) Counters() transport.Counters {
+	c := t.tally.Counters()
+	t.mu.Lock()
+	p := t.past
+	for l := range t.lanes {
+		p.add(l.conn)
+	}
+	t.mu.Unlock()
+	c.PacketsIn, c.PacketsOut, c.PacketsLost = p.in, p.out, p.lost
+	c.LibraryDrops = t.drops.Load()
+	return c
+}
+
+// Sockets implements transport.Transport: the dialled lanes' sockets and the endpoints.
+func (t *Transport) Sockets() []transport.SocketInfo {
+	t.mu.Lock()
+	var lanes []*lane
+	for l := range t.lanes {
+		if l.sock != nil {
+			lanes = append(lanes, l)
+		}
+	}
+	var lns []*listener
+	for ln := range t.listeners {
+		lns = append(lns, ln)
+	}
+	t.mu.Unlock()
+	var out []transport.SocketInfo
+	for _, ln := range lns {
+		for _, e := range ln.endpoints {
+			out = append(out, e.sock.info(transport.RoleEndpoint, -1))
+		}
+	}
+	for _, l := range lanes {
+		out = append(out, l.sock.info(transport.RoleLane, l.info.Lane))
+	}
+	return out
+}
+
+// Close implements transport.Transport.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	var lanes []*lane
+	for l := range t.lanes {
+		lanes = append(lanes, l)
+	}
+	var lns []*listener
+	for ln := range t.listeners {
+		lns = append(lns, ln)
+	}
+	t.mu.Unlock()
+	t.cancel()
+	closeAll(lanes)
+	var errs []error
+	for _, ln := range lns {
+		errs = append(errs, ln.Close())
+	}
+	t.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// closeAll closes lanes side by side, so that a slow one does not hold up the others.
+func closeAll(lanes []*lane) {
+	var wg sync.WaitGroup
+	for _, l := range lanes {
+		wg.Go(func() { l.Close() })
+	}
+	wg.Wait()
+}
