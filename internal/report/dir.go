@@ -62,10 +62,15 @@ func (d *Dir) Finish(run *Run, series []Second) error {
 	return errors.Join(err, WriteRun(d.path, run))
 }
 
-// Abandon closes the file of a run that ends without a report.
+// Abandon closes the file of a run that ends without a report. One that has no row is removed, so that the directory can be used again.
 func (d *Dir) Abandon() error {
 	d.Flush()
-	return errors.Join(d.err, d.rows.Close())
+	st, err := d.rows.Stat()
+	err = errors.Join(d.err, err, d.rows.Close())
+	if err == nil && st.Size() == 0 {
+		err = os.Remove(filepath.Join(d.path, RowsFile))
+	}
+	return err
 }
 
 // WriteRun writes run.json into dir, whole or not at all. The starter of a run uses it to add what only it knows.

@@ -32,6 +32,7 @@ type Run struct {
 	// Config holds every flag in force, and what the starter of the run knows of the other programs (workers, response_plane, ...).
 	Config      map[string]any `json:"config"`
 	Environment Environment    `json:"environment"`
+	Warmup      *Warmup        `json:"warmup,omitempty"`
 	Raw         *Window        `json:"raw,omitempty"`
 	Steady      *Window        `json:"steady,omitempty"`
 	UDP         *UDP           `json:"udp,omitempty"`
@@ -120,6 +121,14 @@ type Window struct {
 	LoadgenCPU  *float64 `json:"loadgen_cpu_ms_per_request,omitempty"`
 	// MachineBusy is the share of all cores' time that was not idle, 0 to 1.
 	MachineBusy *float64 `json:"machine_busy,omitempty"`
+}
+
+// Warmup counts the warm-up requests. They are in no other figure but the tokens of the plane's proof and the processes' CPU time.
+type Warmup struct {
+	Requests     int            `json:"requests"`
+	Errors       int            `json:"errors"`
+	WrongTokens  *int64         `json:"wrong_tokens,omitempty"`
+	ErrorsByType map[string]int `json:"errors_by_type,omitempty"`
 }
 
 // UDP counts datagrams and drops over the whole run. In and out are QUIC packets on the frontends' own sockets, after GRO reads were split.

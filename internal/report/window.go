@@ -158,6 +158,37 @@ func Summarize(rows []Row, span Span, gaps *hdrhistogram.Histogram, slo SLO) *Wi
 	return w
 }
 
+// SummarizeWarmup counts the warm-up requests, nil when there were none.
+func SummarizeWarmup(rows []Row) *Warmup {
+	var w *Warmup
+	for i := range rows {
+		r := &rows[i]
+		if r.Phase != PhaseWarmup {
+			continue
+		}
+		if w == nil {
+			w = &Warmup{}
+		}
+		if r.Wrong != Absent {
+			if w.WrongTokens == nil {
+				w.WrongTokens = new(int64)
+			}
+			*w.WrongTokens += int64(r.Wrong)
+		}
+		switch {
+		case r.OK():
+			w.Requests++
+		case r.Ended != EndCanceled:
+			w.Errors++
+			if w.ErrorsByType == nil {
+				w.ErrorsByType = map[string]int{}
+			}
+			w.ErrorsByType[r.ErrorType]++
+		}
+	}
+	return w
+}
+
 // minBusiest is how many starts the busiest 2 s must hold before they can be called a burst: below it chance alone gives 3 times the mean.
 const minBusiest = 20
 

@@ -1,0 +1,206 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+// clientLimit is the schedule delay p99 past which a run is marked client-limited, and machineLimit the share of the least busy core past
+// which it is marked machine-limited.
+const (
+	clientLimit  = 5 * time.Millisecond
+	machineLimit = 0.9
+)
+
+// debugs reads /debug/plane of the processes, by process name.
+func (s *sampler) debugs(ctx context.Context) map[string]*planeDebug {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	defer cancel()
+	out := map[string]*planeDebug{}
+	last := s.samples[len(s.samples)-1]
+	for i, sc := range s.scrapers {
+		if p := last.procs[i]; p != nil {
+			if d := sc.debug(ctx); d != nil {
+				out[p.name] = d
+			}
+		}
+	}
+	return out
+}
+
+// build makes the report.
+func (e *engine) build(c client, col *collector, smp *sampler, debugs map[string]*planeDebug, interrupted bool) (*report.Run, []report.Second, error) {
+	rows := col.rows
+	local := merged(e.locals)
+	fig := newFigures(e.t0, smp.samples, rows)
+	state := e.plan.state()
+	run := &report.Run{
+		Schema: report.Schema, ID: e.prefix[:len(e.prefix)-1], Label: e.cfg.Label, StartedAt: report.Stamp(e.t0), Marks: []string{},
+		Config: e.config(), Environment: e.environment(debugs),
+		Client: report.Client{Kind: c.kind()},
+	}
+	var windows []report.Span
+	if span, ok := report.RawSpan(rows); ok {
+		run.Raw = report.Summarize(rows, span, local.rawGaps, e.cfg.Goodput)
+		fig.window(run.Raw, span)
+		windows = append(windows, span)
+	}
+	if span, ok := report.SteadySpan(rows, e.cfg.SteadyAfter, e.rampEnd, state.heldTo); ok {
+		run.Steady = report.Summarize(rows, span, local.steadyGaps, e.cfg.Goodput)
+		fig.window(run.Steady, span)
+		windows = append(windows, span)
+	}
+	run.Warmup = report.SummarizeWarmup(rows)
+	run.Plane = fig.plane(debugs)
+	tokens := tokensSeen(rows)
+	plane := e.cfg.Info.plane()
+	if plane == "" || plane == "quic" {
+		run.UDP = fig.udp(tokens, debugs)
+	}
+	run.Processes = fig.processes()
+	addHolders(run, rows)
+	if err := e.cfg.Info.mergeInto(run); err != nil {
+		return nil, nil, err
+	}
+
+	if d := local.delays; d.TotalCount() > 0 {
+		p99 := time.Duration(d.ValueAtPercentile(99))
+		run.Client.ScheduleDelayP99 = report.Ptr(float64(p99) / 1e6)
+		run.Client.Limited = p99 > clientLimit
+	}
+	if report.NotSteady(rows) {
+		run.Mark(report.MarkNotSteady)
+	}
+	if run.Client.Limited {
+		run.Mark(report.MarkClientLimited)
+	}
+	if len(windows) > 0 {
+		if least, ok := fig.window(new(report.Window), windows[len(windows)-1]); ok && least > machineLimit {
+			run.Mark(report.MarkMachineLimited)
+		}
+	}
+	if interrupted || (e.cfg.Requests > 0 && e.cfg.Duration == 0 && state.measured < e.cfg.Requests) {
+		run.Mark(report.MarkPartial)
+	}
+	if plane != "" && len(e.cfg.MetricsURLs) > 0 {
+		if why := proofOfTransit(plane, run.Plane, tokens); why != "" {
+			run.Mark(report.MarkNoProof)
+			e.cfg.Log.Warn("no proof of transit", "plane", plane, "reason", why)
+		}
+	}
+	for i, err := range smp.failed {
+		if err != nil {
+			e.cfg.Log.Warn("metrics could not be read", "url", smp.scrapers[i].url, "error", err)
+		}
+	}
+	if n := e.quiet.Load(); n > 0 {
+		e.cfg.Log.Warn(fmt.Sprintf("%d more warnings about requests were held back", n))
+	}
+	series := report.Series(rows, local.chunks)
+	fig.series(series)
+	return run, series, nil
+}
+
+// config is every setting in force.
+func (e *engine) config() map[string]any {
+	out := map[string]any{}
+	for k, v := range e.cfg.Settings {
+		out[k] = v
+	}
+	// What the defaults and the server decided beats what the flags said.
+	out["model"], out["concurrency"], out["request_count"], out["warmup_request_count"] = e.cfg.Model, e.cfg.Concurrency, e.cfg.Requests, e.cfg.Warmup
+	out["isl"], out["osl"] = e.cfg.ISL, e.cfg.OSL
+	return out
+}
+
+// environment is what the load generator itself sees of the machine.
+func (e *engine) environment(debugs map[string]*planeDebug) report.Environment {
+	env := report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
+	env.Kernel, _ = procstat.Kernel()
+	env.TCPCongestionControl, _ = procstat.TCPCongestionControl()
+	if v, ok := procstat.RMemMax(); ok {
+		env.RmemMax = &v
+	}
+	if v, ok := procstat.WMemMax(); ok {
+		env.WmemMax = &v
+	}
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range bi.Settings {
+			if s.Key == "vcs.revision" {
+				env.Revision = s.Value
+			}
+		}
+	}
+	if mtu, ok := mtuTo(e.addr); ok {
+		env.MTU = &mtu
+	}
+	for name, d := range debugs {
+		for _, s := range d.Sockets {
+			if s.Process == "" {
+				s.Process = name
+			}
+			env.Sockets = append(env.Sockets, s.Socket)
+		}
+	}
+	slices.SortFunc(env.Sockets, func(a, b report.Socket) int {
+		if a.Process != b.Process {
+			if a.Process < b.Process {
+				return -1
+			}
+			return 1
+		}
+		return a.Port - b.Port
+	})
+	return env
+}
+
+// mtuTo is the MTU of the interface that leads to the server.
+func mtuTo(addr string) (int, bool) {
+	conn, err := net.Dial("udp", addr) // sends nothing: it only picks the source address
+	if err != nil {
+		return 0, false
+	}
+	defer conn.Close()
+	local, ok := conn.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return 0, false
+	}
+	name, ok := procstat.InterfaceOf(local.IP)
+	if !ok {
+		return 0, false
+	}
+	return procstat.MTU(name)
+}
+
+// addHolders puts what the rows say about each worker process beside what its metrics say.
+func addHolders(run *report.Run, rows []report.Row) {
+	loads := report.FindHolders(rows)
+	if loads == nil {
+		return
+	}
+	holders, reference := 0, 0
+	for _, l := range loads {
+		i := slices.IndexFunc(run.Processes, func(p report.Process) bool { return p.Role == roleWorker && p.Name == l.Name })
+		if i < 0 {
+			run.Processes = append(run.Processes, report.Process{Role: roleWorker, Name: l.Name})
+			i = len(run.Processes) - 1
+		}
+		p := &run.Processes[i]
+		p.Requests, p.MeanFirstResponse, p.Holder = report.Ptr(l.Requests), report.Ptr(l.MeanFirstResponse/1e6), report.Ptr(l.Holder)
+		if l.Holder {
+			holders++
+		}
+		if l.Reference {
+			reference++
+		}
+	}
+	run.Holders, run.HoldersReference = &holders, &reference
+}

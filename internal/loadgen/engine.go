@@ -1,0 +1,87 @@
+package loadgen
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+// engine is what all connections of a run share.
+type engine struct {
+	cfg    Config
+	target *target
+	addr   string // resolved, to connect to
+	t0     time.Time
+	prefix string // of the request ids
+	plan   *plan
+	locals []*local
+	rows   chan report.Row
+
+	open    atomic.Int64
+	quiet   atomic.Int64 // warnings that were held back
+	warned  atomic.Int64
+	rampEnd int64
+}
+
+// client makes the load: it takes jobs from the plan until there are none, and returns when all its requests have ended. When ctx ends it ends the open
+// requests as canceled. It hands every row in exactly once.
+type client interface {
+	run(ctx context.Context) error
+	kind() string
+}
+
+// now is the run's clock: monotonic nanoseconds after its start.
+func (e *engine) now() int64 { return int64(time.Since(e.t0)) }
+
+// requestID names a request: unique among runs, so that a frontend that two generators load keeps them apart.
+func (e *engine) requestID(seq int) string { return e.prefix + strconv.Itoa(seq) }
+
+// hand takes the row of an ended exchange. The channel is large and its reader only encodes and counts; when it is full the loop waits, and
+// the wait shows in its schedule delay.
+func (e *engine) hand(r report.Row) {
+	e.open.Add(-1)
+	e.rows <- r
+}
+
+// steadyAt tells whether a measured request that starts now belongs to the steady window. (All measured requests start before load stops being held.)
+func (e *engine) steadyAt(now int64) bool {
+	e.plan.mu.Lock()
+	first := e.plan.firstAt
+	e.plan.mu.Unlock()
+	return first != report.Absent && now >= max(first+int64(e.cfg.SteadyAfter), e.rampEnd)
+}
+
+// maxWarnings bounds the log: a server that fails every request must not fill the disk.
+const maxWarnings = 20
+
+func (e *engine) warn(msg string, args ...any) {
+	if n := e.warned.Add(1); n > maxWarnings {
+		e.quiet.Add(1)
+		return
+	}
+	e.cfg.Log.Log(context.Background(), slog.LevelWarn, msg, args...)
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// Pauses of a slot whose request failed, so that a server that is down or refuses is not met with a storm: doubled from the first to
+// the last with each failure in a row.
+const (
+	pauseFirst = 50 * time.Millisecond
+	pauseLast  = 2 * time.Second
+)
+
+// pause is how long a slot rests after so many failures in a row.
+func pause(fails int) time.Duration {
+	if fails <= 0 {
+		return 0
+	}
+	return min(pauseFirst<<min(fails-1, 10), pauseLast)
+}
+
+// doneGrace is how long a connection may take to send the last bytes of a response after [DONE]; later it is closed, and the response counts.
+const doneGrace = time.Second

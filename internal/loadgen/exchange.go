@@ -1,0 +1,281 @@
+package loadgen
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/tokentext"
+)
+
+// exchange is one request and its response. It turns bytes into a row. It belongs to one connection's goroutine or loop, which holds the lock of l
+// while it calls.
+type exchange struct {
+	e *engine
+	l *local
+
+	row    report.Row
+	osl    int
+	resp   response
+	text   tokentext.Verifier
+	audit  bool
+	stream bool // Content-Type says event stream
+	length bool // finish_reason was "length"
+	saw    bool // [DONE]
+	failed bool // an error event came
+	steady bool // its gaps count in the steady window
+	heard  bool // any byte of the response
+	ended  bool // the row was handed in
+	prev   int64
+	now    int64  // when the bytes that are being read came
+	respID []byte // x-request-id of the response
+}
+
+// begin makes x the exchange of a job.
+func (x *exchange) begin(j job) {
+	resp, id := x.resp, x.respID[:0]
+	*x = exchange{e: x.e, l: x.l, osl: j.osl, resp: resp, respID: id}
+	x.resp.reset()
+	x.row = report.Row{
+		ID: x.e.requestID(j.seq), Phase: j.phase, Intended: j.intended, Sent: report.Absent, First: report.Absent, Last: report.Absent, End: report.Absent,
+		OutputTokens: report.Absent, Wrong: report.Absent,
+	}
+	x.e.open.Add(1)
+}
+
+// sent stamps the moment before the request's first byte was given to the kernel. A request that is sent again keeps its first stamp.
+func (x *exchange) sent(now int64) {
+	if x.row.Sent != report.Absent {
+		return
+	}
+	x.row.Sent = now
+	if x.row.Phase == report.PhaseMeasured {
+		x.steady = x.e.steadyAt(now)
+	}
+}
+
+// read takes bytes of the response that came at now. It returns true when the exchange has ended; x.keepable then says whether the
+// connection can be used again.
+func (x *exchange) read(p []byte, now int64) (ended bool) {
+	x.heard, x.now = true, now
+	err := x.resp.feed(p, x)
+	switch {
+	case err == errExtraBytes && x.resp.done(): // the response stands; the connection does not
+		x.finish(now)
+	case err != nil:
+		x.resp.keep = false
+		x.end(report.EndProtocol, "", now)
+		x.e.warn("response not understood", "request", x.row.ID, "error", err)
+	case x.resp.done():
+		x.finish(now)
+	}
+	return x.ended
+}
+
+// complete tells whether everything of the response that counts was read, though its last bytes may be missing.
+func (x *exchange) complete() bool { return x.saw }
+
+// keepable tells whether the connection can carry another request.
+func (x *exchange) keepable() bool { return x.resp.done() && x.resp.keep }
+
+// closed takes the connection's end. err is nil for an orderly one.
+func (x *exchange) closed(err error, now int64) {
+	x.now = now
+	if x.resp.eof(x) == nil {
+		x.finish(now)
+		return
+	}
+	x.resp.keep = false
+	if x.saw { // only the end of the last chunk is missing
+		x.finish(x.row.End)
+		return
+	}
+	x.end(report.EndTruncated, "", now)
+	_ = err // the row says truncated for a reset too: what the client lacks is the end
+}
+
+// broke ends the exchange for a reason on this side: no connection, the timeout, an interrupt.
+func (x *exchange) broke(end string, now int64) {
+	x.resp.keep = false
+	if x.saw {
+		x.finish(x.row.End)
+		return
+	}
+	x.end(end, "", now)
+}
+
+// finish ends an exchange whose response was read.
+func (x *exchange) finish(now int64) {
+	switch {
+	case x.resp.status >= 400:
+		x.end(report.EndFailed, errorType(x.resp.plain, x.resp.status), now)
+	case x.failed:
+		x.end(report.EndFailed, x.row.ErrorType, now)
+	case x.resp.status != 200 || !x.stream:
+		x.end(report.EndProtocol, "not_a_stream", now)
+	case !x.saw:
+		x.end(report.EndTruncated, "", now)
+	default:
+		x.end(report.EndComplete, "", now)
+	}
+}
+
+// end hands the row in, once.
+func (x *exchange) end(how, errType string, now int64) {
+	if x.ended {
+		return
+	}
+	x.ended = true
+	r := &x.row
+	if r.End == report.Absent {
+		r.End = now
+	}
+	r.Ended, r.Status = how, x.resp.status
+	if how != report.EndComplete {
+		if r.ErrorType = errType; errType == "" {
+			r.ErrorType = how
+		}
+	}
+	if x.audit {
+		tokens := -1
+		if how == report.EndComplete {
+			tokens = r.OutputTokens // Absent is the verifier's "did not say"
+		}
+		r.Wrong = x.text.Finish(tokens)
+		if how == report.EndComplete && x.length && r.OutputTokens >= 0 && r.OutputTokens != x.osl {
+			// The engine ends at max_tokens and says so: a response of another length lost or gained tokens unseen.
+			r.Wrong += max(x.osl-r.OutputTokens, r.OutputTokens-x.osl)
+		}
+		if r.Wrong > 0 {
+			x.e.warn("wrong tokens", "request", r.ID, "wrong", r.Wrong, "first_at", x.text.FirstWrong(), "worker", r.Worker, "lane", r.Lane)
+		}
+	}
+	x.e.hand(*r)
+}
+
+// header implements handler.
+func (x *exchange) header(name, value []byte) {
+	switch len(name) {
+	case 12:
+		if equalFold(name, "content-type") {
+			kind, _, _ := bytes.Cut(value, []byte{';'})
+			x.stream = equalFold(bytes.TrimSpace(kind), "text/event-stream")
+		} else if equalFold(name, "x-request-id") {
+			x.respID = append(x.respID[:0], value...)
+		}
+	case 14:
+		if equalFold(name, "x-laneway-lane") {
+			x.row.Lane = x.l.intern(value)
+		}
+	case 16:
+		if equalFold(name, "x-laneway-worker") {
+			x.row.Worker = x.l.intern(value)
+		}
+	case 17:
+		if equalFold(name, "x-laneway-process") {
+			x.row.Process = x.l.intern(value)
+		}
+	}
+}
+
+// headersDone implements handler.
+func (x *exchange) headersDone(status int) bool {
+	switch x.e.cfg.Audit {
+	case AuditOn:
+		x.audit = status == 200
+	case AuditAuto:
+		x.audit = status == 200 && x.row.Worker != ""
+	}
+	if x.audit {
+		id := x.row.ID
+		if len(x.respID) > 0 && string(x.respID) != id { // the server goes by an id of its own
+			id = string(x.respID)
+		}
+		x.text = tokentext.NewVerifier(id)
+	}
+	return status == 200 && x.stream
+}
+
+// event implements handler.
+func (x *exchange) event(data []byte) error {
+	if x.saw {
+		return nil // nothing counts after [DONE]
+	}
+	if string(data) == "[DONE]" {
+		x.saw = true
+		x.row.End = x.now
+		return nil
+	}
+	c, err := scanChunk(data)
+	if err != nil {
+		return err
+	}
+	if c.failed {
+		if !x.failed {
+			x.failed = true
+			if x.row.ErrorType = x.l.intern(c.errorType); x.row.ErrorType == "" {
+				x.row.ErrorType = x.l.intern(c.errorExtra)
+			}
+		}
+		return nil
+	}
+	if c.tokens >= 0 {
+		x.row.OutputTokens = c.tokens
+	}
+	x.length = x.length || c.length
+	if len(c.content) == 0 {
+		return nil
+	}
+	x.row.Chunks++
+	x.row.Last = x.now
+	x.l.chunk(x.now)
+	if x.row.First == report.Absent {
+		x.row.First = x.now
+	} else if x.row.Phase == report.PhaseMeasured {
+		x.l.gap(x.now-x.prev, x.steady)
+	}
+	x.prev = x.now
+	if x.audit {
+		if bytes.IndexByte(c.content, '\\') >= 0 {
+			c.content = unescape(c.content)
+		}
+		x.text.Write(c.content)
+	}
+	return nil
+}
+
+// errorType finds the type in an OpenAI error body; without one the status stands for it.
+func errorType(body []byte, status int) string {
+	var e struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(body, &e) == nil {
+		var o struct {
+			Type string `json:"type"`
+			Code any    `json:"code"`
+		}
+		if json.Unmarshal(e.Error, &o) == nil {
+			if o.Type != "" {
+				return o.Type
+			}
+			if s, ok := o.Code.(string); ok && s != "" {
+				return s
+			}
+		}
+	}
+	return "http_" + itoa(status)
+}
+
+// endOf names the end that an error of this side stands for.
+func endOf(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() != nil:
+		return report.EndCanceled
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return report.EndTimeout
+	}
+	return report.EndConnect
+}
