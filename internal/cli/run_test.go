@@ -65,20 +65,6 @@ func TestFirstSignalCancelsSecondExits(t *testing.T) {
 	}
 }
 
-func TestRealSignalCancels(t *testing.T) {
-	a, _, _ := newTest()
-	code := a.Run(nil, func(ctx context.Context, _ *slog.Logger) error {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return nil // a program that stops cleanly on a signal succeeds
-	})
-	if code != 0 {
-		t.Errorf("code %d", code)
-	}
-}
-
 func TestCommands(t *testing.T) {
 	build := func() (a, plane *App, n *int, out, errs fmt.Stringer) {
 		a, o, e := newTest("LANEWAY_STREAMS=7", "LANEWAY_URL=http://x", "LANEWAY_STREAM=1")
