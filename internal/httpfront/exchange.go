@@ -100,13 +100,12 @@ func (x *exchange) serveReply() {
 		if gone {
 			return
 		}
-		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 		if e != nil {
 			s.reply(x.w, e)
 			return
 		}
 		*buf = openai.AppendReplyEnd(*buf, x.head.Kind, t.FinishReason, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
-		writeJSON(x.w, http.StatusOK, *buf)
+		s.writeJSON(x.w, http.StatusOK, *buf)
 		return
 	}
 }

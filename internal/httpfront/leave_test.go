@@ -135,6 +135,29 @@ func TestStalledClient(t *testing.T) {
 	b.goneOnce()
 }
 
+// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for several write timeouts.
+func TestSlowClientIsNotCut(t *testing.T) {
+	const size = 16 << 20
+	p := newPlay(step{recs: []string{strings.Repeat("x", size)}}, step{err: io.EOF})
+	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = 400*time.Millisecond, 2*size })
+	resp, _ := b.start(chatBody)
+	buf := make([]byte, 64<<10)
+	n := 0
+	for begin := time.Now(); ; {
+		k, err := io.ReadFull(resp.Body, buf)
+		n += k
+		if err != nil {
+			break
+		}
+		if time.Since(begin) < 1500*time.Millisecond {
+			time.Sleep(5 * time.Millisecond) // the client's own pace
+		}
+	}
+	if n < size || n > size+1000 {
+		t.Errorf("got %d bytes of %d", n, size)
+	}
+}
+
 func TestCancelStorm(t *testing.T) {
 	const n = 100
 	var mu sync.Mutex

@@ -68,7 +68,7 @@ func (s *Server) serveModels(w http.ResponseWriter, id string) {
 			Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(id))})
 		return
 	}
-	writeJSON(w, http.StatusOK, *buf)
+	s.writeJSON(w, http.StatusOK, *buf)
 }
 
 // reply sends an error object. Statuses that are worth another try carry Retry-After.
@@ -78,17 +78,18 @@ func (s *Server) reply(w http.ResponseWriter, e *openai.Error) {
 	}
 	buf := getBuffer()
 	*buf = e.AppendJSON(*buf)
-	writeJSON(w, e.Status, *buf)
+	s.writeJSON(w, e.Status, *buf)
 	putBuffer(buf)
 }
 
 // writeJSON ignores the write's error: the client has left, and the caller is done with it anyway.
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
+func (s *Server) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	out := newOutput(w, s.cfg.WriteTimeout)
+	_ = out.writeAll(body)
 }
 
 // Header values that never change; net/http does not write to them.
