@@ -26,7 +26,7 @@ type epollClient struct {
 func newEpollClient(e *engine) (client, error) {
 	ap, err := netip.ParseAddrPort(e.addr)
 	if err != nil {
-		return nil, fmt.Errorf("loadgen: address %q: %w", e.addr, err)
+		return nil, fmt.Errorf("address %q: %w", e.addr, err)
 	}
 	c := &epollClient{e: e}
 	n := min(e.cfg.Loops, e.cfg.Concurrency)

@@ -7,5 +7,5 @@ import "errors"
 const haveEpoll = false
 
 func newEpollClient(*engine) (client, error) {
-	return nil, errors.New("loadgen: the epoll client needs Linux: use the goroutines client")
+	return nil, errors.New("the epoll client needs Linux: use the goroutines client")
 }

@@ -26,7 +26,7 @@ func ParseInfo(b []byte) (Info, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&i); err != nil {
-		return Info{}, fmt.Errorf("loadgen: run info: %w", err)
+		return Info{}, fmt.Errorf("run info: %w", err)
 	}
 	return i, nil
 }

@@ -89,7 +89,7 @@ func reach(ctx context.Context, t *target) (string, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", t.addr())
 	if err != nil {
-		return "", fmt.Errorf("loadgen: no connection to %s: is the server running there? %w", t.addr(), err)
+		return "", fmt.Errorf("no connection to %s: is the server running there? %w", t.addr(), err)
 	}
 	addr := conn.RemoteAddr().String()
 	return addr, conn.Close()
@@ -111,11 +111,11 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("loadgen: models of the server: %w: %w", err, hint)
+		return "", fmt.Errorf("models of the server: %w: %w", err, hint)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("loadgen: %s answers %s: %w", where.Redacted(), resp.Status, hint)
+		return "", fmt.Errorf("%s answers %s: %w", where.Redacted(), resp.Status, hint)
 	}
 	var list struct {
 		Data []struct {
@@ -123,10 +123,10 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&list); err != nil {
-		return "", fmt.Errorf("loadgen: %s: %w: %w", where.Redacted(), err, hint)
+		return "", fmt.Errorf("%s: %w: %w", where.Redacted(), err, hint)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fmt.Errorf("loadgen: %s lists no model: wait until a worker is up, or %w", where.Redacted(), hint)
+		return "", fmt.Errorf("%s lists no model: wait until a worker is up, or %w", where.Redacted(), hint)
 	}
 	return list.Data[0].ID, nil
 }
@@ -141,7 +141,7 @@ func (e *engine) newClient() (client, error) {
 	}
 	if kind == ClientEpoll {
 		if e.target.tls {
-			return nil, errors.New("loadgen: the epoll client does not speak TLS: use the goroutines client, or http")
+			return nil, errors.New("the epoll client does not speak TLS: use the goroutines client, or http")
 		}
 		return newEpollClient(e)
 	}

@@ -46,7 +46,7 @@ var (
 func Check(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, RunFile))
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("%w", err)
 	}
 	run, err := Read(dir)
 	if err != nil {
@@ -54,7 +54,7 @@ func Check(dir string) error {
 	}
 	var tree map[string]any
 	if err := json.Unmarshal(b, &tree); err != nil {
-		return fmt.Errorf("report: %s: %w", RunFile, err)
+		return fmt.Errorf("%s: %w", RunFile, err)
 	}
 	var errs []error
 	dec := json.NewDecoder(strings.NewReader(string(b)))
@@ -113,7 +113,7 @@ func present(tree map[string]any, path string) bool {
 func checkRows(dir string, run *Run) (errs []error) {
 	rows, bad, err := ReadRows(dir)
 	if err != nil {
-		return []error{fmt.Errorf("report: %w", err)}
+		return []error{fmt.Errorf("%w", err)}
 	}
 	for _, b := range bad {
 		errs = append(errs, b)
@@ -146,7 +146,7 @@ func checkRows(dir string, run *Run) (errs []error) {
 			RowsFile, complete, failed, canceled))
 	}
 	if _, err := os.Stat(filepath.Join(dir, TimeseriesFile)); err != nil {
-		errs = append(errs, fmt.Errorf("report: %w", err))
+		errs = append(errs, fmt.Errorf("%w", err))
 	}
 	return errs
 }

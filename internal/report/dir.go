@@ -23,14 +23,14 @@ type Dir struct {
 // overwritten or mixed with another.
 func Create(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, fmt.Errorf("report: run directory: %w", err)
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(path, RowsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("report: %s already holds a run: name another directory or remove it: %w", path, err)
+		return nil, fmt.Errorf("%s already holds a run: name another directory or remove it: %w", path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("report: run directory: %w", err)
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	return &Dir{path: path, rows: f, buf: bufio.NewWriterSize(f, 256<<10)}, nil
 }
@@ -77,7 +77,7 @@ func (d *Dir) Abandon() error {
 func WriteRun(dir string, run *Run) error {
 	b, err := json.MarshalIndent(run, "", "  ")
 	if err != nil {
-		return fmt.Errorf("report: %s: %w", RunFile, err)
+		return fmt.Errorf("%s: %w", RunFile, err)
 	}
 	return writeFile(filepath.Join(dir, RunFile), append(b, '\n'))
 }
@@ -85,10 +85,10 @@ func WriteRun(dir string, run *Run) error {
 func writeFile(path string, b []byte) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, b, 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("%w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("report: %w", errors.Join(err, os.Remove(tmp)))
+		return fmt.Errorf("%w", errors.Join(err, os.Remove(tmp)))
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func writeFile(path string, b []byte) error {
 type SchemaError struct{ Path, Got string }
 
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("report: %s has schema %q, this program reads %q", e.Path, e.Got, Schema)
+	return fmt.Sprintf("%s has schema %q, this program reads %q", e.Path, e.Got, Schema)
 }
 
 // Read reads run.json of a run directory. Another schema gives a *SchemaError.
@@ -105,11 +105,11 @@ func Read(dir string) (*Run, error) {
 	path := filepath.Join(dir, RunFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("report: %w", err)
+		return nil, fmt.Errorf("%w", err)
 	}
 	var run Run
 	if err := json.Unmarshal(b, &run); err != nil {
-		return nil, fmt.Errorf("report: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if run.Schema != Schema {
 		return nil, &SchemaError{Path: path, Got: run.Schema}

@@ -1,0 +1,81 @@
+// Command loadgen makes load on an OpenAI-compatible server and measures what its clients see.
+//
+//	loadgen --url http://127.0.0.1:8000 --concurrency 64 --request-count 1000
+//
+// It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/loadgen"
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+func main() { os.Exit(run(os.Args[1:], newApp())) }
+
+func newApp() *cli.App {
+	return cli.New("loadgen", "makes load on an OpenAI-compatible server and measures what its clients see")
+}
+
+func run(args []string, app *cli.App) int {
+	f := declare(app)
+	return app.Run(args, func(ctx context.Context, log *slog.Logger) error { return load(ctx, log, app, f) })
+}
+
+// spareFiles is how many files the program needs beside one for each connection.
+const spareFiles = 64
+
+func load(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) error {
+	cfg, err := f.config(app)
+	if err != nil {
+		return err
+	}
+	cfg.Log = log
+	what := fmt.Sprintf("--concurrency %d", cfg.Concurrency)
+	if err := errors.Join(cli.NeedFiles(cfg.Concurrency+len(cfg.MetricsURLs)+spareFiles, what), loadgen.CheckPorts(cfg.Concurrency)); err != nil {
+		return err
+	}
+	if cfg.Dir == "" {
+		cfg.Dir = filepath.Join("runs", "loadgen-"+time.Now().Format("20060102-150405.000"))
+	}
+	ui := newUI(*f.ui, app.Stderr)
+	cfg.Progress = ui.show
+	r, err := loadgen.Run(ctx, cfg)
+	ui.end()
+	if err != nil {
+		return err
+	}
+	if err := report.Print(app.Stdout, r); err != nil {
+		return err
+	}
+	fmt.Fprintf(app.Stdout, "written to %s\n", cfg.Dir)
+	return judge(ctx, r, *f.maxErrorRate, f.thresholds())
+}
+
+// judge turns the report into the exit code.
+func judge(ctx context.Context, r *report.Run, maxErrorRate float64, thresholds []report.Threshold) error {
+	if err := r.Verdict(maxErrorRate); err != nil && ctx.Err() == nil {
+		return &cli.ExitError{Code: cli.ExitBadRun, Err: err}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("the run was interrupted, its report is partial: %w", context.Cause(ctx))
+	}
+	var missed []error
+	for _, t := range thresholds {
+		if m := t.Check(r); m != nil {
+			missed = append(missed, m)
+		}
+	}
+	if len(missed) > 0 {
+		return &cli.ExitError{Code: cli.ExitThreshold, Err: errors.Join(missed...)}
+	}
+	return nil
+}
