@@ -51,7 +51,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Requests that are being served."}, []string{"model"}),
 		disconnected: prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "disconnected_clients_total",
 			Help: "Clients that left, or took no more bytes, before their response had ended."}),
-		ttft:     hist("time_to_first_token_seconds", "Request read to first record, of requests that got one.", ttftBuckets),
+		ttft:     hist("time_to_first_token_seconds", "From a request's header to its first record, of requests that got one.", ttftBuckets),
 		itl:      hist("inter_token_latency_seconds", "Mean time between the records of a response, one value a response of at least 2 records.", itlBuckets),
 		duration: hist("request_duration_seconds", "Request to end, however it ended.", durationBuckets),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "output_tokens_total",
