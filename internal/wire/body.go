@@ -1,0 +1,226 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+var be = binary.BigEndian
+
+func short(k Kind, s Slot, have, need int) error {
+	return &Error{Kind: k, Slot: s, Reason: fmt.Sprintf("has %d bytes, expected %d", have, need)}
+}
+
+// Sizes of the fixed bodies.
+const (
+	PingSize     = 8
+	OpenSize     = 16
+	ConsumedSize = 8
+	NumberSize   = 8 // STOP and KILL
+	ResumeSize   = 28
+	endFixed     = 30
+)
+
+// AppendPing appends a PING or PONG.
+func AppendPing(b []byte, k Kind, value uint64) []byte {
+	return be.AppendUint64(AppendHeader(b, k, PingSize, 0), value)
+}
+
+// AppendOpen appends an OPEN.
+func AppendOpen(b []byte, s Slot, number, key uint64) []byte {
+	return be.AppendUint64(be.AppendUint64(AppendHeader(b, Open, OpenSize, s), number), key)
+}
+
+// ParseOpen decodes an OPEN's body.
+func ParseOpen(s Slot, body []byte) (number, key uint64, err error) {
+	if len(body) != OpenSize {
+		return 0, 0, short(Open, s, len(body), OpenSize)
+	}
+	return be.Uint64(body), be.Uint64(body[8:]), nil
+}
+
+// AppendConsumed appends a CONSUMED.
+func AppendConsumed(b []byte, s Slot, offset uint64) []byte {
+	return be.AppendUint64(AppendHeader(b, Consumed, ConsumedSize, s), offset)
+}
+
+// AppendNumber appends a STOP or KILL.
+func AppendNumber(b []byte, k Kind, s Slot, number uint64) []byte {
+	return be.AppendUint64(AppendHeader(b, k, NumberSize, s), number)
+}
+
+// ParseUint64 decodes the body of a PING, PONG, CONSUMED, STOP or KILL.
+func ParseUint64(h Header, body []byte) (uint64, error) {
+	if len(body) != 8 {
+		return 0, short(h.Kind, h.Slot, len(body), 8)
+	}
+	return be.Uint64(body), nil
+}
+
+// ResumeBody says where a moved stream goes on.
+type ResumeBody struct {
+	Number   uint64 // of the stream
+	Move     uint32 // how often it was moved; a lower or equal one is stale
+	Received uint64 // offset up to which the frontend has it
+	Consumed uint64 // offset up to which the application has taken it
+}
+
+// AppendResume appends a RESUME.
+func AppendResume(b []byte, s Slot, r ResumeBody) []byte {
+	b = AppendHeader(b, Resume, ResumeSize, s)
+	b = be.AppendUint64(b, r.Number)
+	b = be.AppendUint32(b, r.Move)
+	b = be.AppendUint64(b, r.Received)
+	return be.AppendUint64(b, r.Consumed)
+}
+
+// ParseResume decodes a RESUME's body.
+func ParseResume(s Slot, body []byte) (ResumeBody, error) {
+	if len(body) != ResumeSize {
+		return ResumeBody{}, short(Resume, s, len(body), ResumeSize)
+	}
+	r := ResumeBody{Number: be.Uint64(body), Move: be.Uint32(body[8:]), Received: be.Uint64(body[12:]), Consumed: be.Uint64(body[20:])}
+	if r.Consumed > r.Received {
+		return r, &Error{Kind: Resume, Slot: s, Reason: fmt.Sprintf("says %d bytes consumed of %d received", r.Consumed, r.Received)}
+	}
+	return r, nil
+}
+
+// EndType says how a stream ended.
+type EndType uint8
+
+// Types of ends.
+const (
+	EndComplete EndType = 1 + iota
+	EndFailed
+	EndStopped
+	EndKilled
+	EndRefused
+	EndDeadline
+	EndLost
+	EndProtocol
+	endTypes
+)
+
+var endNames = [endTypes]string{"", "complete", "failed", "stopped", "killed", "refused", "deadline", "lost", "protocol"}
+
+func (t EndType) String() string {
+	if t > 0 && t < endTypes {
+		return endNames[t]
+	}
+	return fmt.Sprintf("end type %d", uint8(t))
+}
+
+// EndTypes lists every type of end, for tables and metrics.
+func EndTypes() []EndType {
+	all := make([]EndType, 0, endTypes-1)
+	for t := EndComplete; t < endTypes; t++ {
+		all = append(all, t)
+	}
+	return all
+}
+
+// EndBody is the last record of a stream.
+//
+//	number u64 | type u8 | flags u8 | code u16 | records u64 | bytes u64 | text length u16 | text | trailer
+type EndBody struct {
+	Number    uint64
+	Type      EndType
+	Retryable bool   // flag 0x01: another attempt may succeed
+	Code      uint16 // why, for failed and refused
+	Records   uint64 // records in the stream
+	Bytes     uint64 // their payload bytes
+	Text      string
+	Trailer   []byte // opaque; valid as long as the decoded buffer
+}
+
+// EndSize is the size of the whole record.
+func EndSize(e *EndBody) int { return HeaderSize + endFixed + len(e.Text) + len(e.Trailer) }
+
+// AppendEnd appends an END. Text and trailer that are too long are an error of the caller and cut here.
+func AppendEnd(b []byte, s Slot, e *EndBody) []byte {
+	text, trailer := e.Text, e.Trailer
+	if len(text) > MaxEndText {
+		text = text[:MaxEndText]
+	}
+	if len(trailer) > MaxEndTrailer {
+		trailer = trailer[:MaxEndTrailer]
+	}
+	b = AppendHeader(b, End, endFixed+len(text)+len(trailer), s)
+	b = be.AppendUint64(b, e.Number)
+	var flags byte
+	if e.Retryable {
+		flags |= 1
+	}
+	b = append(b, byte(e.Type), flags)
+	b = be.AppendUint16(b, e.Code)
+	b = be.AppendUint64(b, e.Records)
+	b = be.AppendUint64(b, e.Bytes)
+	b = be.AppendUint16(b, uint16(len(text)))
+	b = append(b, text...)
+	return append(b, trailer...)
+}
+
+// ParseEnd decodes an END's body. The trailer points into body.
+func ParseEnd(s Slot, body []byte) (EndBody, error) {
+	if len(body) < endFixed {
+		return EndBody{}, short(End, s, len(body), endFixed)
+	}
+	e := EndBody{
+		Number: be.Uint64(body), Type: EndType(body[8]), Retryable: body[9]&1 != 0, Code: be.Uint16(body[10:]),
+		Records: be.Uint64(body[12:]), Bytes: be.Uint64(body[20:]),
+	}
+	n := int(be.Uint16(body[28:]))
+	rest := body[endFixed:]
+	switch {
+	case e.Type == 0 || e.Type >= endTypes:
+		return e, &Error{Kind: End, Slot: s, Reason: fmt.Sprintf("has the unknown type %d", body[8])}
+	case n > MaxEndText || n > len(rest):
+		return e, &Error{Kind: End, Slot: s, Reason: fmt.Sprintf("says %d bytes of text, %d are there and %d allowed", n, len(rest), MaxEndText)}
+	case len(rest)-n > MaxEndTrailer:
+		return e, &Error{Kind: End, Slot: s, Reason: fmt.Sprintf("has a trailer of %d bytes, %d are allowed", len(rest)-n, MaxEndTrailer)}
+	}
+	e.Text, e.Trailer = string(rest[:n]), rest[n:]
+	return e, nil
+}
+
+// GoAwayCode says why a lane or node goes away.
+type GoAwayCode uint16
+
+// Codes of GOAWAY. Draining concerns new streams only; every other code is the last record of its lane.
+const (
+	AwayDraining    GoAwayCode = 0
+	AwayVersion     GoAwayCode = 1 // versions do not meet
+	AwayUnknownLink GoAwayCode = 2 // the link that the HELLO names is not known here
+	AwayLimit       GoAwayCode = 3 // too many links, lanes or handshakes
+	AwayProtocol    GoAwayCode = 4 // a record was malformed or illegal
+	AwayIdentity    GoAwayCode = 5 // HELLO claims another node than the plane has proven, or than was dialled
+	AwayClosing     GoAwayCode = 6 // the node closes
+)
+
+var awayNames = [...]string{"draining", "version", "unknown link", "limit", "protocol", "identity", "closing"}
+
+func (c GoAwayCode) String() string {
+	if int(c) < len(awayNames) {
+		return awayNames[c]
+	}
+	return fmt.Sprintf("code %d", uint16(c))
+}
+
+// AppendGoAway appends a GOAWAY; text is cut at 1 KiB.
+func AppendGoAway(b []byte, code GoAwayCode, text string) []byte {
+	if len(text) > MaxEndText {
+		text = text[:MaxEndText]
+	}
+	b = AppendHeader(b, GoAway, 2+len(text), 0)
+	b = be.AppendUint16(b, uint16(code))
+	return append(b, text...)
+}
+
+// ParseGoAway decodes a GOAWAY's body.
+func ParseGoAway(body []byte) (GoAwayCode, string, error) {
+	if len(body) < 2 {
+		return 0, "", short(GoAway, 0, len(body), 2)
+	}
+	return GoAwayCode(be.Uint16(body)), string(body[2:]), nil
+}

@@ -1,0 +1,161 @@
+package mux
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// Config has the settings of a Sender or Receiver. Zero means the default; for durations that can be off, negative means
+// off. It is copied when it is used.
+type Config struct {
+	// ID is this node's identity; required.
+	ID transport.NodeID
+	// Name is this node for people, in logs.
+	Name string
+
+	// Lanes is how many connections a Receiver opens to each peer: 1 (default) to 16.
+	Lanes int
+	// PlaneLanes overrides Lanes for a plane.
+	PlaneLanes map[string]int
+
+	// Window is the most unconsumed bytes of a stream: 64 KiB (default), 4 KiB to 16 MiB.
+	Window int
+	// MaxBuffered bounds the windows that a Receiver has given, 1 GiB by default. A stream gets min(Window, free/1024).
+	MaxBuffered int64
+	// MaxReplay bounds the windows that a Sender has accepted, 1 GiB by default. Past it terms are refused as busy.
+	MaxReplay int64
+	// MaxRecord is the longest record that a Receiver assembles, 16 MiB by default.
+	MaxRecord int
+	// MaxStreams is how many streams a Sender allows on a link: 65,536 by default, up to 16,777,215.
+	MaxStreams int
+	// MaxLinks is how many links a Sender keeps, 1,024 by default.
+	MaxLinks int
+
+	// KeepAlive is the time between PINGs on a lane without open streams, 5 s by default.
+	KeepAlive time.Duration
+	// Idle is after how long without a byte such a lane is dead, 15 s by default.
+	Idle time.Duration
+	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; it is dead after three of them.
+	// Negative: as idle lanes.
+	ActivePing time.Duration
+	// ResumeTimeout is how long a link without a lane may take to come back, 10 s by default. Negative: the death of a
+	// lane ends its streams.
+	ResumeTimeout time.Duration
+	// Hold is how long a Sender keeps the streams of a dead lane, 15 s by default: longer than the frontend's detection
+	// (3 s) and ResumeTimeout together.
+	Hold time.Duration
+	// GapMax is the longest that bulk records wait so that writes merge, 2 ms by default, up to 5 ms. Negative: off.
+	GapMax time.Duration
+	// NoUrgent turns off that control and first records go before bulk.
+	NoUrgent bool
+	// NoInlineWrite turns off that Flush writes by itself on planes that can write without blocking.
+	NoInlineWrite bool
+	// OnDemand makes a Receiver dial a peer at its first stream instead of at once.
+	OnDemand bool
+
+	// Logger takes what happens to lanes and links; nil discards.
+	Logger *slog.Logger
+}
+
+// Defaults; the sources of the constants are DESIGN.md 7 and 8.
+const (
+	DefaultWindow      = 64 << 10
+	DefaultMaxBuffered = 1 << 30
+	DefaultMaxReplay   = 1 << 30
+	DefaultMaxRecord   = 16 << 20
+	DefaultMaxStreams  = 65536
+	DefaultMaxLinks    = 1024
+	DefaultKeepAlive   = 5 * time.Second
+	DefaultIdle        = 15 * time.Second
+	DefaultActivePing  = time.Second
+	DefaultResume      = 10 * time.Second
+	DefaultHold        = 15 * time.Second
+	DefaultGapMax      = 2 * time.Millisecond
+	MaxLanes           = 16
+)
+
+// Validate joins everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("mux: "+format, a...)) }
+	number := func(v *int, def, low, high int, name string) {
+		if *v == 0 {
+			*v = def
+		}
+		if *v < low || *v > high {
+			bad("%s is %d, allowed are %d to %d", name, *v, low, high)
+		}
+	}
+	span := func(v *time.Duration, def, high time.Duration, name string) {
+		switch {
+		case *v == 0:
+			*v = def
+		case *v < 0:
+			*v = 0
+		}
+		if *v > high {
+			bad("%s is %v, at most %v is allowed", name, *v, high)
+		}
+	}
+	if c.ID.IsZero() {
+		bad("ID is missing")
+	}
+	number(&c.Lanes, 1, 1, MaxLanes, "Lanes")
+	for plane, n := range c.PlaneLanes {
+		if n < 1 || n > MaxLanes {
+			bad("PlaneLanes[%s] is %d, allowed are 1 to %d", plane, n, MaxLanes)
+		}
+	}
+	number(&c.Window, DefaultWindow, wire.MinWindow, wire.MaxWindow, "Window")
+	number(&c.MaxRecord, DefaultMaxRecord, 1, 1<<30, "MaxRecord")
+	number(&c.MaxStreams, DefaultMaxStreams, 1, wire.MaxIndex, "MaxStreams")
+	number(&c.MaxLinks, DefaultMaxLinks, 1, 1<<20, "MaxLinks")
+	if c.MaxBuffered == 0 {
+		c.MaxBuffered = DefaultMaxBuffered
+	}
+	if c.MaxReplay == 0 {
+		c.MaxReplay = DefaultMaxReplay
+	}
+	if c.MaxBuffered < wire.MinWindow || c.MaxReplay < wire.MinWindow {
+		bad("MaxBuffered is %d and MaxReplay %d, each must hold at least one window of %d", c.MaxBuffered, c.MaxReplay, wire.MinWindow)
+	}
+	span(&c.KeepAlive, DefaultKeepAlive, time.Hour, "KeepAlive")
+	span(&c.Idle, DefaultIdle, time.Hour, "Idle")
+	if c.KeepAlive == 0 || c.Idle <= c.KeepAlive {
+		bad("Idle is %v and KeepAlive %v: a lane must see at least one PING before it is idle, and neither can be off", c.Idle, c.KeepAlive)
+	}
+	span(&c.ActivePing, DefaultActivePing, time.Minute, "ActivePing")
+	span(&c.ResumeTimeout, DefaultResume, time.Hour, "ResumeTimeout")
+	span(&c.Hold, DefaultHold, 2*time.Hour, "Hold")
+	span(&c.GapMax, DefaultGapMax, 5*time.Millisecond, "GapMax")
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
+}
+
+// lanesFor is how many lanes a link of the plane has.
+func (c *Config) lanesFor(plane string) int {
+	if n := c.PlaneLanes[plane]; n > 0 {
+		return n
+	}
+	return c.Lanes
+}
+
+// activeDead is how long a lane with open streams may be silent.
+func (c *Config) activeDead() time.Duration {
+	if c.ActivePing == 0 {
+		return c.Idle
+	}
+	return 3 * c.ActivePing
+}

@@ -1,0 +1,305 @@
+package mux
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+)
+
+// inLink is a Receiver's side of a link: its slots and lanes. Lost is final; a new link has a new number and an empty
+// table.
+type inLink struct {
+	*node
+	recv       *Receiver
+	peer       *peer
+	id         uint64
+	plane      string
+	ownSecret  [16]byte
+	peerSecret [16]byte
+	maxStreams int
+	ctx        context.Context // ends when the link is lost
+	cancel     context.CancelFunc
+	closing    atomic.Int64 // slots that wait for the worker's END
+
+	pages atomic.Pointer[[]*slotArray] // copied when it grows
+
+	mu       sync.Mutex
+	free     []uint32 // indexes in the order in which they came free
+	freeHead int
+	top      uint32 // highest index ever used
+	gens     []uint8
+	number   uint64
+	live     int // slots in use
+	lanes    []*lane
+	stranded int   // streams without a lane
+	downAt   int64 // node time since when no lane is up; 0 = one is
+	draining bool
+	reason   string // why it was lost
+	gone     bool
+}
+
+// slotArray is one page of the slot table.
+type slotArray [slotPage]atomic.Pointer[InStream]
+
+// at finds the stream of an index, nil when the slot is free. It takes no lock.
+func (k *inLink) at(index uint32) *InStream {
+	pages := *k.pages.Load()
+	if page := int(index / slotPage); page < len(pages) {
+		return pages[page][index%slotPage].Load()
+	}
+	return nil
+}
+
+// set puts a stream into its slot. The lock is held.
+func (k *inLink) set(index uint32, s *InStream) {
+	pages := *k.pages.Load()
+	if page := int(index / slotPage); page >= len(pages) {
+		grown := append(append([]*slotArray(nil), pages...), new(slotArray))
+		k.pages.Store(&grown)
+		pages = grown
+	}
+	pages[index/slotPage][index%slotPage].Store(s)
+}
+
+// mint takes a slot and a lane for a new stream.
+func (k *inLink) mint(timeLeft time.Duration) (*InStream, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.gone || len(k.lanes) == 0:
+		return nil, fmt.Errorf("%w: to node %s: no lane is up", ErrNoLink, k.peer.id)
+	case k.draining:
+		return nil, fmt.Errorf("%w: node %s", ErrDraining, k.peer.id)
+	}
+	window, err := k.recv.commit()
+	if err != nil {
+		return nil, err
+	}
+	index, ok := k.takeIndex()
+	if !ok {
+		k.recv.committed.Add(-int64(window))
+		return nil, fmt.Errorf("%w: all %d slots of the link to node %s are taken", ErrBusy, k.maxStreams, k.peer.id)
+	}
+	k.gens[index]++
+	k.number++
+	k.live++
+	l := k.emptiest()
+	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint64(window), lane: l, charged: true,
+		lastLane: l.info.Plane, lastIndex: l.index}
+	s.element.owner = s
+	s.ready, s.taken = s.room[0][:0], s.room[1][:0]
+	s.terms = wire.AppendTerms(make([]byte, 0, wire.TermsSize), &wire.Terms{
+		Frontend: [16]byte(k.cfg.ID), Worker: [16]byte(k.peer.id), Link: k.id, Slot: s.slot, Number: s.number, Key: s.key,
+		Serial: l.serial, Window: uint32(window), TimeLeft: timeLeft,
+	})
+	k.set(index, s)
+	l.opened()
+	k.stats.opened.Add(1)
+	return s, nil
+}
+
+// takeIndex takes the index that has been free for longest, or a new one. The lock is held.
+func (k *inLink) takeIndex() (uint32, bool) {
+	if k.freeHead < len(k.free) {
+		i := k.free[k.freeHead]
+		k.freeHead++
+		if k.freeHead > 1024 && k.freeHead > len(k.free)/2 {
+			k.free = append(k.free[:0], k.free[k.freeHead:]...)
+			k.freeHead = 0
+		}
+		return i, true
+	}
+	if int(k.top) >= k.maxStreams {
+		return 0, false
+	}
+	k.top++
+	for len(k.gens) <= int(k.top) {
+		k.gens = append(k.gens, 0)
+	}
+	return k.top, true
+}
+
+// emptiest is the lane with the fewest open streams, and of those the one that has carried the fewest bytes. The lock is
+// held and a lane is up.
+func (k *inLink) emptiest() *lane {
+	best := k.lanes[0]
+	for _, l := range k.lanes[1:] {
+		a, b := l.open.Load(), best.open.Load()
+		if a < b || a == b && l.bytesIn.Load() < best.bytesIn.Load() {
+			best = l
+		}
+	}
+	return best
+}
+
+// release gives a slot back: its END was read. The stream's lock is not held.
+func (k *inLink) release(s *InStream, l *lane) {
+	l.closed()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone {
+		return // lose has cleared the table
+	}
+	i := s.slot.Index()
+	k.set(i, nil)
+	k.free = append(k.free, i)
+	k.live--
+}
+
+// laneUp adds a lane and gives it the streams that have none.
+func (k *inLink) laneUp(l *lane) bool {
+	k.mu.Lock()
+	if k.gone {
+		k.mu.Unlock()
+		return false
+	}
+	k.lanes = append(k.lanes, l)
+	k.downAt = 0
+	if k.stranded > 0 {
+		k.each(func(s *InStream) {
+			if s.lane == nil {
+				k.place(s, l)
+			}
+		})
+		k.stranded = 0
+	}
+	k.mu.Unlock()
+	l.flush(writeUrgent)
+	return true
+}
+
+// laneDown takes a dead lane out and moves its streams. It is the last act of the lane's reader, so what the lane had
+// brought is in the streams, and each knows how far it got.
+func (k *inLink) laneDown(l *lane, why *laneError) {
+	k.mu.Lock()
+	for i, o := range k.lanes {
+		if o == l {
+			k.lanes = append(k.lanes[:i], k.lanes[i+1:]...)
+			break
+		}
+	}
+	if len(k.lanes) == 0 && k.downAt == 0 {
+		k.downAt = k.now()
+	}
+	var touched []*lane
+	var ended []*InStream
+	k.each(func(s *InStream) {
+		if s.lane != l {
+			return
+		}
+		l.dequeue(&s.element, 0)
+		l.closed()
+		s.lane = nil
+		if s.state == inMinted || s.state == inLive {
+			switch {
+			case why.reason == deathProtocol:
+				// What broke once would break the next lane: these streams do not go on.
+				s.kill(End{Type: EndProtocol, Text: why.err.Error()})
+				ended = append(ended, s)
+			case k.cfg.ResumeTimeout == 0:
+				s.kill(End{Type: EndLost, Text: "the lane died: " + why.err.Error()})
+				ended = append(ended, s)
+			}
+		}
+		if len(k.lanes) == 0 {
+			k.stranded++
+			return
+		}
+		to := k.emptiest()
+		k.place(s, to)
+		touched = append(touched, to)
+	})
+	k.mu.Unlock()
+	for _, s := range ended {
+		s.deliver()
+	}
+	for _, to := range touched {
+		to.flush(writeUrgent) // cheap for a lane that was flushed already
+	}
+}
+
+// place moves a stream without a lane to l: RESUME from what was received, with STOP and KILL as they are due. The locks of
+// link and stream are held.
+func (k *inLink) place(s *InStream, l *lane) {
+	s.lane = l
+	s.lastLane, s.lastIndex = l.info.Plane, l.index
+	l.opened()
+	s.wants = 0
+	if s.state == inClosing {
+		s.wants = wantKill
+	} else {
+		s.move++
+		s.wants = wantResume
+		if s.stopAsked {
+			s.wants |= wantStop
+		}
+		k.stats.moved.Add(1)
+	}
+	l.enqueue(&s.element, 0, true)
+}
+
+// each calls fn for every stream whose slot is taken, with the stream's lock held. The link's lock is held.
+func (k *inLink) each(fn func(*InStream)) {
+	for _, page := range *k.pages.Load() {
+		for i := range page {
+			s := page[i].Load()
+			if s == nil {
+				continue
+			}
+			s.mu.Lock()
+			if s.state != inFree {
+				fn(s)
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// lose ends the link for good: every live stream ends as lost, all slots are gone.
+func (k *inLink) lose(why string) {
+	k.mu.Lock()
+	if k.gone {
+		k.mu.Unlock()
+		return
+	}
+	k.gone, k.reason = true, why
+	var ended []*InStream
+	k.each(func(s *InStream) {
+		if s.state == inClosing {
+			k.closing.Add(-1)
+		}
+		s.state = inFree
+		if s.lane != nil {
+			s.lane.dequeue(&s.element, 0)
+			s.lane.closed()
+			s.lane = nil
+		}
+		if s.end == nil {
+			s.finish(End{Type: EndLost, Text: why})
+			ended = append(ended, s)
+		}
+	})
+	k.pages.Store(&[]*slotArray{})
+	k.live, k.stranded = 0, 0
+	lanes := k.lanes
+	k.lanes = nil
+	k.mu.Unlock()
+	k.cancel()
+	for _, l := range lanes {
+		l.die(deathClosed, errLaneClosed)
+	}
+	for _, s := range ended {
+		s.deliver()
+	}
+}
+
+// up says whether a lane is up.
+func (k *inLink) up() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.lanes) > 0 && !k.gone
+}

@@ -1,0 +1,341 @@
+package mux
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+)
+
+// inState is the state of a frontend's stream; DESIGN.md 6 and docs/wire.md have the table.
+type inState uint8
+
+const (
+	inMinted  inState = iota // terms were given out, no OPEN yet
+	inLive                   // a right OPEN came
+	inClosing                // the application has its end, the slot waits for the worker's END
+	inFree                   // the slot is free for others; what is buffered can still be read
+)
+
+// want is what a stream has to tell the worker: state, not a queue.
+type want uint8
+
+const (
+	wantResume want = 1 << iota
+	wantConsumed
+	wantStop
+	wantKill
+)
+
+const (
+	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation.
+	inlineBuffer = 240
+	// shrinkAbove is the size past which a buffer that a large record grew is given back.
+	shrinkAbove = 1 << 20
+	// slowSink is how long a sink call may take before it is counted.
+	slowSink = 10 * time.Millisecond
+	prefix   = 4 // each buffered record has its length before it
+)
+
+// Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
+// time for a stream, in order. records are valid during the call, and it must not wait. end is set with the last call.
+// False says "not now": the records of this call stay buffered, and the stream is pulled until NextBatch finds it empty.
+type Sink func(records [][]byte, end *End) bool
+
+// InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
+// be called by any.
+type InStream struct {
+	element
+	link   *inLink
+	slot   wire.Slot
+	number uint64
+	key    uint64
+	window uint64
+	terms  []byte
+
+	mu        sync.Mutex
+	state     inState
+	lane      *lane // nil: stranded until a lane is up
+	move      uint32
+	wants     want
+	stopAsked bool
+	received  uint64 // offset in the stream's string
+	unread    uint64 // bytes of the string that the application has not taken
+	reported  uint64 // what the worker has been told, or will be
+	records   uint64
+	bytes     uint64
+	end       *End
+	closed    bool // Close was called
+	charged   bool // the window is committed
+
+	ready    []byte // records that wait: length u32, payload
+	readyN   int
+	taken    []byte // what the application holds
+	views    [][]byte
+	next     int // Next's place in views
+	assembly []byte
+
+	waiting bool
+	wake    chan struct{} // capacity 1, made by the first wait
+	touched bool          // on the reader's list of this read
+
+	sink   Sink
+	pulled bool // the sink said "not now"
+	inSink bool
+
+	lastLane  string // plane of the lane that carried the last record
+	lastIndex int
+	room      [2][inlineBuffer]byte
+}
+
+// Terms are what the request must carry to the worker. They must not be changed.
+func (s *InStream) Terms() []byte { return s.terms }
+
+// Lane is the plane and index of the lane that the stream is on, or was on last.
+func (s *InStream) Lane() (plane string, index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastLane, s.lastIndex
+}
+
+// Opened says whether the worker has opened the stream or ended it.
+func (s *InStream) Opened() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state != inMinted || s.end != nil
+}
+
+// End is the stream's end, nil while it has none. Records that came before it may still be waiting.
+func (s *InStream) End() *End {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end
+}
+
+// OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent.
+func (s *InStream) OnRecords(sink Sink) {
+	s.mu.Lock()
+	s.sink = sink
+	s.pulled = s.readyN > 0 || s.end != nil
+	s.mu.Unlock()
+}
+
+// Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns io.EOF
+// if the stream is complete, else an *EndError; or ctx's error.
+func (s *InStream) Next(ctx context.Context) ([]byte, error) {
+	if s.next < len(s.views) {
+		s.next++
+		return s.views[s.next-1], nil
+	}
+	batch, err := s.NextBatch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.next = 1
+	return batch[0], nil
+}
+
+// NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the next
+// call and count as consumed. The end is reported as by Next. With a sink it does not wait: nothing and no error says that
+// the stream is empty and the sink has it again.
+func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
+	for {
+		s.mu.Lock()
+		if s.readyN > 0 && !s.inSink {
+			batch := s.take()
+			l := s.credit()
+			s.mu.Unlock()
+			if l != nil {
+				l.flush(writeFlush)
+			}
+			s.next = len(batch)
+			return batch, nil
+		}
+		if s.end != nil {
+			err := endError(s.end)
+			s.uncharge()
+			s.mu.Unlock()
+			return nil, err
+		}
+		if s.sink != nil {
+			s.pulled = false
+			s.mu.Unlock()
+			return nil, nil
+		}
+		if s.wake == nil {
+			s.wake = make(chan struct{}, 1)
+		}
+		s.waiting = true
+		s.mu.Unlock()
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.waiting = false
+			s.mu.Unlock()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func endError(end *End) error {
+	if end.Type == EndComplete {
+		return io.EOF
+	}
+	return &EndError{End: *end}
+}
+
+// take hands over what is ready: the two buffers change places. The lock is held.
+func (s *InStream) take() [][]byte {
+	s.ready, s.taken = s.taken[:0], s.ready
+	if cap(s.ready) > shrinkAbove {
+		s.ready = s.room[0][:0]
+	}
+	s.view(s.taken)
+	s.readyN, s.unread = 0, 0
+	return s.views
+}
+
+// view makes slices of the records in b. The lock is held, or the caller is the reader in its sink.
+func (s *InStream) view(b []byte) {
+	s.views = s.views[:0]
+	for len(b) > 0 {
+		n := int(binary.LittleEndian.Uint32(b))
+		s.views = append(s.views, b[prefix:prefix+n:prefix+n])
+		b = b[prefix+n:]
+	}
+}
+
+// credit notes that CONSUMED is due, at half a window, and returns the lane to flush. The lock is held.
+func (s *InStream) credit() *lane {
+	if s.state != inLive {
+		return nil
+	}
+	consumed := s.received - s.unread
+	if consumed-s.reported < s.window/2 {
+		return nil
+	}
+	s.reported = consumed
+	s.wants |= wantConsumed
+	if s.lane != nil {
+		s.lane.enqueue(&s.element, 0, false)
+	}
+	return s.lane
+}
+
+// tell notes what the worker must hear and returns the lane to flush. The lock is held.
+func (s *InStream) tell(w want) *lane {
+	s.wants |= w
+	if s.lane != nil {
+		s.lane.enqueue(&s.element, 0, true)
+	}
+	return s.lane
+}
+
+// Stop asks the worker to finish its last output and complete. It does nothing once the stream has ended.
+func (s *InStream) Stop() {
+	s.mu.Lock()
+	if s.stopAsked || s.state == inClosing || s.state == inFree {
+		s.mu.Unlock()
+		return
+	}
+	s.stopAsked = true
+	l := s.tell(wantStop)
+	s.mu.Unlock()
+	if l != nil {
+		l.flush(writeUrgent)
+	}
+}
+
+// Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine before
+// the first record as well as after it, and does nothing when the worker has ended the stream.
+func (s *InStream) Kill(end End) {
+	s.mu.Lock()
+	l := s.kill(end)
+	s.mu.Unlock()
+	if l != nil {
+		l.flush(writeUrgent)
+	}
+}
+
+// kill is Kill with the lock held; it returns the lane to flush.
+func (s *InStream) kill(end End) (l *lane) {
+	if s.state == inMinted || s.state == inLive {
+		s.state = inClosing
+		l = s.tell(wantKill)
+		s.link.closing.Add(1)
+	}
+	if s.end == nil {
+		s.finish(end)
+		s.drop()
+	}
+	s.uncharge()
+	return l
+}
+
+// drop forgets what waits for the application. The lock is held.
+func (s *InStream) drop() {
+	if s.inSink {
+		return // the reader is using the buffer and will see the end
+	}
+	s.ready, s.readyN, s.unread, s.assembly = s.ready[:0], 0, 0, nil
+}
+
+// finish gives the application its end. The lock is held.
+func (s *InStream) finish(end End) {
+	end.Records, end.Bytes = s.records, s.bytes
+	s.end = &end
+	s.link.stats.end(end.Type)
+	if s.waiting {
+		s.waiting = false
+		s.link.stats.wakes.Add(1)
+		signal(s.wake)
+	}
+}
+
+// uncharge gives the window back to the total. The lock is held.
+func (s *InStream) uncharge() {
+	if s.charged {
+		s.charged = false
+		s.link.recv.committed.Add(-int64(s.window))
+	}
+}
+
+// Close gives the stream back; one that has not ended is killed. Idempotent.
+func (s *InStream) Close() error {
+	s.Kill(End{Type: EndKilled, Text: "closed by the consumer"})
+	s.mu.Lock()
+	s.closed = true
+	s.drop()
+	s.mu.Unlock()
+	return nil
+}
+
+// emit implements outgoing: the control that is due.
+func (s *InStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lane != l {
+		return b, 0, 0, false
+	}
+	w := s.wants
+	s.wants = 0
+	if w&wantResume != 0 {
+		s.reported = s.received - s.unread
+		b = wire.AppendResume(b, s.slot, wire.ResumeBody{Number: s.number, Move: s.move, Received: s.received, Consumed: s.reported})
+		w &^= wantConsumed
+	}
+	if w&wantConsumed != 0 {
+		b = wire.AppendConsumed(b, s.slot, s.reported)
+	}
+	if w&wantStop != 0 {
+		b = wire.AppendNumber(b, wire.Stop, s.slot, s.number)
+	}
+	if w&wantKill != 0 {
+		b = wire.AppendNumber(b, wire.Kill, s.slot, s.number)
+	}
+	return b, 0, 0, false
+}

@@ -1,0 +1,414 @@
+package mux
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+const (
+	// bulkPerWrite is how much bulk one write takes: what a PING or a first record waits for at most.
+	bulkPerWrite = 64 << 10
+	// urgentPerWrite bounds the urgent part of a write; the rest stays first in line.
+	urgentPerWrite = 256 << 10
+	// quantum is how much of one stream a lane takes at a visit, before the next stream has its turn.
+	quantum = 16 << 10
+	// urgentFirst is the longest first DATA that goes out as urgent.
+	urgentFirst = 4 << 10
+	// lazyAfter is how long CONSUMED(end) may wait for company.
+	lazyAfter = 50 * time.Millisecond
+)
+
+// lane is one connection of a link and what waits to be written to it. Both sides use it; what stands in its lists are
+// OutStreams on a Sender and InStreams (with control to send) on a Receiver.
+type lane struct {
+	node   *node
+	conn   transport.Conn
+	try    transport.TryWriter // nil: only the writer goroutine writes
+	info   transport.ConnInfo
+	index  int
+	serial uint64
+
+	wake  chan struct{} // capacity 1: the writer has something to look at
+	done  chan struct{} // closed at death
+	timer *time.Timer   // ends a wait for the gap; its channel belongs to the writer
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	urgent list
+	bulk   list
+	queued int // bytes of streams in the lists
+	// flushed: a Flush came since the last gather. The writer gathers only then, so it never cuts half a pass.
+	flushed bool
+	// writing: somebody owns batch and the connection's write side. It is passed on, never held twice.
+	writing bool
+	rest    []byte // what an inline write could not place; the writer goroutine goes on with it and owns writing
+	armed   bool   // timer runs
+	tat     int64  // theoretical arrival time of the gap rule, in node time
+	lazy    int64  // since when a CONSUMED(end) waits; 0 = none
+	ping    bool   // PING due
+	pong    bool   // PONG due
+	pongVal uint64
+	away    []byte // GOAWAY due, encoded
+	dead    *laneError
+	batch   []byte
+
+	open     atomic.Int64 // streams placed on the lane
+	lastRecv atomic.Int64 // node time of the last byte
+	waiting  atomic.Bool  // the reader is in Read, so silence is the peer's
+	since    atomic.Int64 // node time since when streams are open
+	pinged   atomic.Int64 // node time of the last PING
+	rtt      atomic.Int64 // nanoseconds, 0 = not known
+
+	bytesIn, bytesOut     atomic.Uint64
+	recordsIn, recordsOut atomic.Uint64
+}
+
+func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
+	l := &lane{node: n, conn: conn, info: conn.Info(), index: index, serial: serial,
+		wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	l.timer.Stop()
+	if !n.cfg.NoInlineWrite {
+		l.try, _ = conn.(transport.TryWriter)
+	}
+	l.lastRecv.Store(n.now())
+	return l
+}
+
+// start runs the writer; stop joins it.
+func (l *lane) start() { l.wg.Go(l.writeLoop) }
+
+// die closes the lane, once; the first reason counts. It never waits.
+func (l *lane) die(reason string, err error) {
+	l.mu.Lock()
+	if l.dead != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.dead = &laneError{reason: reason, err: err}
+	l.mu.Unlock()
+	close(l.done)
+	_ = l.conn.Close()
+	l.node.stats.deaths.add(reason)
+}
+
+// deadErr is why the lane died, nil while it lives.
+func (l *lane) deadErr() *laneError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// empty says whether nothing waits. The lock is held.
+func (l *lane) empty() bool {
+	return l.urgent.first == nil && l.bulk.first == nil && !l.ping && !l.pong && l.away == nil
+}
+
+// prompt says whether something waits that never waits for the gap. The lock is held.
+func (l *lane) prompt() bool { return l.urgent.first != nil || l.ping || l.pong || l.away != nil }
+
+// enqueue puts a stream's element into a list and counts n bytes. The stream's lock is held and its lane is l. A stream
+// that already waits keeps its place, but urgent news lifts it.
+func (l *lane) enqueue(e *element, n int, urgent bool) {
+	l.mu.Lock()
+	l.queued += n
+	l.place(e, urgent)
+	l.mu.Unlock()
+}
+
+// place is enqueue without the lock.
+func (l *lane) place(e *element, urgent bool) {
+	switch {
+	case e.on == onUrgent || e.on == onBulk && !urgent:
+		return
+	case e.on == onBulk:
+		l.bulk.remove(e)
+	}
+	if urgent {
+		e.on = onUrgent
+		l.urgent.push(e)
+		return
+	}
+	e.on = onBulk
+	l.bulk.push(e)
+}
+
+// dequeue takes a stream's element out of the lists, with n bytes that will not be sent here. The stream's lock is held.
+func (l *lane) dequeue(e *element, n int) {
+	l.mu.Lock()
+	l.queued -= n
+	switch e.on {
+	case onUrgent:
+		l.urgent.remove(e)
+	case onBulk:
+		l.bulk.remove(e)
+	}
+	e.on = onNone
+	l.mu.Unlock()
+}
+
+// sendPong, sendPing and sendAway note control of the lane itself: state, never a queue.
+func (l *lane) sendPong(value uint64) {
+	l.mu.Lock()
+	l.pong, l.pongVal = true, value
+	l.mu.Unlock()
+	l.flush(writeUrgent)
+}
+
+func (l *lane) sendPing() {
+	l.mu.Lock()
+	l.ping = true
+	l.mu.Unlock()
+	l.pinged.Store(l.node.now())
+	l.flush(writeUrgent)
+}
+
+func (l *lane) sendAway(code wire.GoAwayCode, text string) {
+	l.mu.Lock()
+	l.away = wire.AppendGoAway(nil, code, text)
+	l.mu.Unlock()
+	l.flush(writeUrgent)
+}
+
+// gapWait is how long bulk must still wait. The lock is held.
+//
+// A write at now sets tat = min(max(tat, now) + gap, now + 5 gap); bulk alone may start at tat - 4 gap, or when a whole
+// write's worth waits. So below 1/gap writes a second nothing ever waits, and nothing waits longer than one gap after
+// the last write.
+func (l *lane) gapWait(now int64) time.Duration {
+	gap := int64(l.node.cfg.GapMax)
+	if gap == 0 || l.prompt() || l.queued >= bulkPerWrite {
+		return 0
+	}
+	return time.Duration(max(l.tat-4*gap-now, 0))
+}
+
+// flush has what waits written: by the caller where the plane can write without blocking and nobody writes, else by the
+// writer goroutine, else when the gap is over.
+func (l *lane) flush(reason writeReason) {
+	l.mu.Lock()
+	if l.dead != nil || l.empty() {
+		l.mu.Unlock()
+		return
+	}
+	l.flushed = true
+	if l.writing {
+		l.mu.Unlock() // whoever writes looks again before it stops
+		return
+	}
+	if l.waitForGap() {
+		l.mu.Unlock()
+		return
+	}
+	if l.try == nil {
+		l.mu.Unlock()
+		l.wakeWriter()
+		return
+	}
+	l.writing = true
+	l.mu.Unlock()
+	l.writeInline(reason)
+}
+
+// waitForGap arms the timer when the gap is not over and says whether it did. The lock is held.
+func (l *lane) waitForGap() bool {
+	wait := l.gapWait(l.node.now())
+	if wait <= 0 {
+		return false
+	}
+	if !l.armed {
+		l.armed = true
+		l.timer.Reset(wait)
+	}
+	return true
+}
+
+// enqueueLazy notes that a CONSUMED(end) waits for company. The stream's lock is held.
+func (l *lane) enqueueLazy(e *element) {
+	l.mu.Lock()
+	l.place(e, false)
+	if l.lazy == 0 {
+		l.lazy = l.node.now()
+	}
+	l.mu.Unlock()
+}
+
+// flushDue flushes when a CONSUMED(end) has waited long enough, or when all that waits has been waiting for a forgotten
+// Flush.
+func (l *lane) flushDue(now int64) {
+	l.mu.Lock()
+	due := l.lazy != 0 && now-l.lazy >= int64(lazyAfter)
+	l.mu.Unlock()
+	if due {
+		l.flush(writeTick)
+	}
+}
+
+// flushForgotten writes what was Put and never flushed, and counts it.
+func (l *lane) flushForgotten() {
+	l.mu.Lock()
+	forgotten := !l.flushed && !l.writing && l.lazy == 0 && !l.empty() && l.dead == nil
+	l.mu.Unlock()
+	if forgotten {
+		l.node.stats.forgotten.Add(1)
+		l.flush(writeTick)
+	}
+}
+
+func (l *lane) wakeWriter() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// gather takes what waits into the batch: the lane's own control, urgent, then up to 64 KiB of bulk. The caller owns
+// writing.
+func (l *lane) gather(reason writeReason) []byte {
+	b := l.batch[:0]
+	l.mu.Lock()
+	now := l.node.now()
+	if gap := int64(l.node.cfg.GapMax); gap > 0 {
+		l.tat = min(max(l.tat, now)+gap, now+5*gap)
+	}
+	switch {
+	case l.prompt():
+		reason = writeUrgent
+	case l.queued >= bulkPerWrite:
+		reason = writeFull
+	}
+	l.flushed, l.lazy = false, 0
+	if l.pong {
+		b, l.pong = wire.AppendPing(b, wire.Pong, l.pongVal), false
+	}
+	if l.ping {
+		b, l.ping = wire.AppendPing(b, wire.Ping, uint64(now)), false
+	}
+	if l.away != nil {
+		b, l.away = append(b, l.away...), nil
+	}
+	b, records, taken := l.visitList(&l.urgent, b, urgentPerWrite)
+	b, r, t := l.visitList(&l.bulk, b, bulkPerWrite)
+	records, taken = records+r, taken+t
+	l.queued -= taken
+	l.mu.Unlock()
+	l.batch = b
+	if len(b) > 0 {
+		l.node.stats.wrote(reason, records, len(b))
+		l.recordsOut.Add(uint64(records))
+		l.bytesOut.Add(uint64(len(b)))
+	}
+	return b
+}
+
+// visitList takes a list to the batch, up to limit bytes: the streams that stood in it at the start, each as often as it
+// has more. What joins meanwhile belongs to a pass that is not flushed yet. What the limit leaves behind goes out with
+// the next write, without another Flush. The lane's lock is held, and let go during each visit.
+func (l *lane) visitList(q *list, b []byte, limit int) (out []byte, records, taken int) {
+	start := len(b)
+	for visits := q.n; visits > 0 && q.first != nil; visits-- {
+		if len(b)-start >= limit {
+			l.flushed = true
+			break
+		}
+		e := q.first
+		q.remove(e)
+		e.on = onNone
+		l.mu.Unlock()
+		var n, bytes int
+		var more bool
+		b, n, bytes, more = e.owner.emit(l, b)
+		l.mu.Lock()
+		records, taken = records+n, taken+bytes
+		if more {
+			visits++
+		}
+	}
+	return b, records, taken
+}
+
+// writeInline gathers and writes once, without blocking. The caller has taken writing.
+func (l *lane) writeInline(reason writeReason) {
+	b := l.gather(reason)
+	n, err := 0, error(nil)
+	if len(b) > 0 {
+		n, err = l.try.TryWrite(b)
+	}
+	l.mu.Lock()
+	if err == nil && n < len(b) {
+		l.rest = b[n:]
+		l.mu.Unlock()
+		l.wakeWriter()
+		return
+	}
+	l.writing = false
+	again := err == nil && l.dead == nil && l.flushed && !l.empty() && !l.waitForGap()
+	l.mu.Unlock()
+	if err != nil {
+		l.die(deathPeer, err)
+	} else if again {
+		l.wakeWriter()
+	}
+}
+
+// writeLoop is the lane's writer.
+func (l *lane) writeLoop() {
+	defer l.timer.Stop()
+	for {
+		reason := writeFlush
+		timed := false
+		select {
+		case <-l.wake:
+		case <-l.timer.C:
+			reason, timed = writeGap, true
+		case <-l.done:
+			return
+		}
+		l.mu.Lock()
+		if timed {
+			l.armed = false
+		}
+		rest := l.rest
+		l.rest = nil
+		if rest == nil {
+			if l.writing || l.dead != nil || !l.flushed || l.empty() || l.waitForGap() {
+				l.mu.Unlock()
+				continue
+			}
+			l.writing = true
+		}
+		l.mu.Unlock()
+		if err := l.writeAll(rest, reason); err != nil {
+			l.die(deathPeer, err)
+			return
+		}
+	}
+}
+
+// writeAll writes rest, then what waits, until nothing is left that may go now. It gives writing back unless it fails.
+func (l *lane) writeAll(rest []byte, reason writeReason) error {
+	for {
+		if len(rest) == 0 {
+			rest = l.gather(reason)
+		}
+		if len(rest) > 0 {
+			if _, err := l.conn.Write(rest); err != nil {
+				return err
+			}
+		}
+		rest = nil
+		l.mu.Lock()
+		if l.dead != nil || !l.flushed || l.empty() || l.waitForGap() {
+			l.writing = false
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+	}
+}
+
+var errLaneClosed = errors.New("closed by this side")

@@ -1,0 +1,456 @@
+package mux
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+)
+
+// outState is the state of a worker's stream; DESIGN.md 6 and docs/wire.md have the table.
+type outState uint8
+
+const (
+	outEarly  outState = iota // RESUME or STOP came before the request
+	outOpen                   // records may be appended
+	outEnded                  // END is in the ring
+	outClosed                 // nothing is kept; at most the END that answers a KILL is still owed
+)
+
+// OutStream is one response at the worker: a string of bytes (OPEN, DATA.., END, headers included) of which
+// [consumed, tail) is kept in a ring. The ring is the send queue: a lane queues the stream, not its bytes.
+//
+// Its writing methods (Put, TryPut, Send, TrySend, Complete, Fail) may be called by one goroutine at a time; Flush, Err,
+// Done, Stopping and OnWritable by any.
+type OutStream struct {
+	element
+	link     *outLink
+	slot     wire.Slot
+	number   uint64
+	key      uint64
+	window   uint64
+	maxData  int
+	deadline time.Time // zero: none
+
+	end     atomic.Pointer[EndError] // set when the other side, or the plane, ended the stream
+	stopped atomic.Bool
+
+	mu        sync.Mutex
+	state     outState
+	lane      *lane
+	move      uint32
+	strandAt  int64 // node time since when the stream has no live lane; 0 = it has one
+	ring      ring  // base is what the frontend has consumed
+	cursor    uint64
+	high      uint64 // the highest cursor ever: what the frontend may have received
+	urgentTo  uint64 // what is unsent below this offset is urgent
+	pending   int    // DATA records between cursor and tail
+	records   uint64
+	bytes     uint64
+	endSerial uint64
+	answer    *wire.EndBody // END that a KILL or RESUME asked for, outside the string
+
+	starved    bool // ErrWindowFull was returned and no room told since
+	onWritable func()
+	room       chan struct{} // capacity 1: for Put that waits
+	done       chan struct{} // made by Done
+}
+
+// appendRecord adds a header and a body to the string. The lock is held.
+func (s *OutStream) appendRecord(k wire.Kind, body []byte) {
+	if s.ring.tail == 0 {
+		var open [wire.HeaderSize + wire.OpenSize]byte
+		s.ring.append(wire.AppendOpen(open[:0], s.slot, s.number, s.key))
+	}
+	var head [wire.HeaderSize]byte
+	wire.PutHeader(head[:], k, len(body), s.slot)
+	s.ring.append(head[:])
+	s.ring.append(body)
+}
+
+// need is how much of the window n bytes of body take, with the OPEN that the first record brings along.
+func (s *OutStream) need(n int) uint64 {
+	if s.ring.tail == 0 {
+		n += wire.HeaderSize + wire.OpenSize
+	}
+	return uint64(n + wire.HeaderSize)
+}
+
+// queue gives what was appended since from to the stream's lane. The lock is held.
+func (s *OutStream) queue(from uint64) {
+	first := from == 0
+	n := int(s.ring.tail - from)
+	if first && n <= urgentFirst+wire.OpenSize+2*wire.HeaderSize {
+		s.urgentTo = s.ring.tail
+	}
+	if s.lane != nil {
+		s.lane.enqueue(&s.element, n, s.cursor < s.urgentTo && !s.link.node.cfg.NoUrgent)
+	}
+}
+
+// check says why nothing more may be written. The lock is held.
+func (s *OutStream) check() error {
+	if e := s.end.Load(); e != nil {
+		return e
+	}
+	if s.state != outOpen {
+		return ErrEnded
+	}
+	return nil
+}
+
+// TryPut appends a record, or returns ErrWindowFull without waiting; then the function given to OnWritable is called once
+// there is room. It wakes nobody: a later Flush, of this stream or of the Sender, sends it. A record of more than half the
+// window goes as fragments and must fit the window whole; one that never can is ErrRecordTooLarge. rec may be reused.
+func (s *OutStream) TryPut(rec []byte) error {
+	if len(rec)+wire.HeaderSize > s.maxData {
+		return s.tryPutLarge(rec)
+	}
+	s.mu.Lock()
+	if err := s.check(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	if s.ring.tail+s.need(len(rec))-s.ring.base > s.window {
+		return s.full()
+	}
+	from := s.ring.tail
+	s.appendRecord(wire.Data, rec)
+	s.counted(len(rec))
+	s.queue(from)
+	s.mu.Unlock()
+	return nil
+}
+
+// counted counts one whole record. The lock is held.
+func (s *OutStream) counted(n int) {
+	s.pending++
+	s.records++
+	s.bytes += uint64(n)
+}
+
+// full notes that somebody wants room and lets the lock go.
+func (s *OutStream) full() error {
+	if !s.starved {
+		s.starved = true
+		s.link.node.stats.stalls.Add(1)
+	}
+	s.mu.Unlock()
+	return ErrWindowFull
+}
+
+func (s *OutStream) tryPutLarge(rec []byte) error {
+	body := s.maxData - wire.HeaderSize
+	fragments := (len(rec) + body - 1) / body
+	s.mu.Lock()
+	if err := s.check(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	size := s.need(len(rec)) + uint64((fragments-1)*wire.HeaderSize)
+	if size > s.window {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %d bytes do not fit the window of %d at once; Put and Send send it in parts", ErrRecordTooLarge, len(rec), s.window)
+	}
+	if s.ring.tail+size-s.ring.base > s.window {
+		return s.full()
+	}
+	from := s.ring.tail
+	for rest := rec; len(rest) > 0; {
+		n := min(body, len(rest))
+		k := wire.DataMore
+		if n == len(rest) {
+			k = wire.Data
+		}
+		s.appendRecord(k, rest[:n])
+		rest = rest[n:]
+	}
+	s.counted(len(rec))
+	s.queue(from)
+	s.mu.Unlock()
+	return nil
+}
+
+// Put appends a record and waits while the window is full; what is queued is flushed before it waits. A larger record
+// goes as fragments; a context that ends in the middle of one fails the stream, because the record cannot be taken back.
+// It wakes nobody else: a later Flush sends the record.
+func (s *OutStream) Put(ctx context.Context, rec []byte) error {
+	body := s.maxData - wire.HeaderSize
+	if len(rec) <= body {
+		return s.putPart(ctx, wire.Data, rec, len(rec))
+	}
+	for rest := rec; ; {
+		n := min(body, len(rest))
+		if n == len(rest) {
+			return s.partOrFail(ctx, wire.Data, rest, len(rec), true)
+		}
+		if err := s.partOrFail(ctx, wire.DataMore, rest[:n], 0, len(rest) < len(rec)); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+}
+
+func (s *OutStream) partOrFail(ctx context.Context, k wire.Kind, part []byte, whole int, begun bool) error {
+	err := s.putPart(ctx, k, part, whole)
+	if err != nil && begun && ctx.Err() != nil {
+		_ = s.Fail(End{Type: EndFailed, Retryable: false, Text: "a record was given up half way: " + ctx.Err().Error()})
+	}
+	return err
+}
+
+// putPart appends one DATA or DATA_MORE, waiting for room.
+func (s *OutStream) putPart(ctx context.Context, k wire.Kind, part []byte, whole int) error {
+	for {
+		s.mu.Lock()
+		if err := s.check(); err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		if s.ring.tail+s.need(len(part))-s.ring.base <= s.window {
+			from := s.ring.tail
+			s.appendRecord(k, part)
+			if k == wire.Data {
+				s.counted(whole)
+			}
+			s.queue(from)
+			s.mu.Unlock()
+			return nil
+		}
+		if s.room == nil {
+			s.room = make(chan struct{}, 1)
+		}
+		room := s.room
+		_ = s.full()
+		s.Flush()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Send is Put and Flush.
+func (s *OutStream) Send(ctx context.Context, rec []byte) error {
+	err := s.Put(ctx, rec)
+	s.Flush()
+	return err
+}
+
+// TrySend is TryPut and Flush.
+func (s *OutStream) TrySend(rec []byte) error {
+	if err := s.TryPut(rec); err != nil {
+		return err
+	}
+	s.Flush()
+	return nil
+}
+
+// Flush has what the stream's lane holds written, this stream's records and those of others. On plane tcp it may write
+// itself, without blocking.
+func (s *OutStream) Flush() {
+	s.mu.Lock()
+	l := s.lane
+	s.mu.Unlock()
+	if l != nil {
+		l.flush(writeFlush)
+	}
+}
+
+// OnWritable sets what is called, once after each ErrWindowFull, when the window has room again or the stream has ended.
+// It runs on a lane's reader and must not block.
+func (s *OutStream) OnWritable(fn func()) {
+	s.mu.Lock()
+	s.onWritable = fn
+	s.mu.Unlock()
+}
+
+// Complete ends the stream: all records were written. The trailer (at most 16 KiB) travels in the END. It needs no window
+// and is flushed at once.
+func (s *OutStream) Complete(trailer []byte) error {
+	return s.Fail(End{Type: EndComplete, Trailer: trailer})
+}
+
+// Fail ends the stream otherwise. Records and Bytes of the End are filled in.
+func (s *OutStream) Fail(end End) error {
+	if len(end.Trailer) > wire.MaxEndTrailer {
+		return fmt.Errorf("%w: the trailer has %d bytes, at most %d are allowed", ErrRecordTooLarge, len(end.Trailer), wire.MaxEndTrailer)
+	}
+	s.mu.Lock()
+	if err := s.check(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.appendEnd(end)
+	l := s.lane
+	s.mu.Unlock()
+	if l != nil {
+		l.flush(writeFlush)
+	}
+	return nil
+}
+
+// appendEnd puts END into the ring. The lock is held and the state is open.
+func (s *OutStream) appendEnd(end End) {
+	body := wire.EndBody{Number: s.number, Type: end.Type, Retryable: end.Retryable, Code: end.Code,
+		Records: s.records, Bytes: s.bytes, Text: end.Text, Trailer: end.Trailer}
+	from := s.ring.tail
+	if from == 0 {
+		var open [wire.HeaderSize + wire.OpenSize]byte
+		s.ring.append(wire.AppendOpen(open[:0], s.slot, s.number, s.key))
+	}
+	s.ring.append(wire.AppendEnd(make([]byte, 0, wire.EndSize(&body)), s.slot, &body))
+	s.state = outEnded
+	s.queue(from)
+	s.link.node.stats.end(end.Type)
+}
+
+// Err is nil while records are wanted, and an *EndError once the other side, or the plane, has ended the stream. One
+// atomic load.
+func (s *OutStream) Err() error {
+	if e := s.end.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Stopping says whether the consumer asked the engine to finish its last output and Complete.
+func (s *OutStream) Stopping() bool { return s.stopped.Load() }
+
+// Done is closed when the other side, or the plane, has ended the stream.
+func (s *OutStream) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = make(chan struct{})
+		if s.end.Load() != nil {
+			close(s.done)
+		}
+	}
+	return s.done
+}
+
+// Deadline is when the frontend gives up, by this node's clock.
+func (s *OutStream) Deadline() (time.Time, bool) { return s.deadline, !s.deadline.IsZero() }
+
+// Abandon gives up a stream that was attached and will not be served: the request is answered otherwise. The slot waits
+// for the KILL that follows every attempt that was given up.
+func (s *OutStream) Abandon() {
+	var fx effects
+	s.link.mu.Lock()
+	s.mu.Lock()
+	if s.state == outOpen && s.ring.tail == 0 {
+		s.close(End{Type: EndRefused}, &fx)
+	}
+	s.mu.Unlock()
+	s.link.mu.Unlock()
+	fx.run()
+}
+
+// wakeup tells who waits for room. The lock is held.
+func (s *OutStream) wakeup(fx *effects) {
+	if !s.starved {
+		return
+	}
+	s.starved = false
+	if room := s.room; room != nil {
+		fx.add(func() { signal(room) })
+	}
+	if s.onWritable != nil {
+		fx.add(s.onWritable)
+	}
+}
+
+// close forgets the stream's bytes and tells the engine, unless it has ended the stream itself. The locks of link and
+// stream are held.
+func (s *OutStream) close(end End, fx *effects) {
+	if s.state == outClosed {
+		return
+	}
+	before := s.state
+	if s.lane != nil {
+		s.lane.dequeue(&s.element, int(s.ring.tail-s.cursor))
+		s.lane.closed()
+		s.lane = nil
+	}
+	s.ring.release(s.ring.tail)
+	s.cursor, s.pending, s.state = s.ring.tail, 0, outClosed
+	if before == outEarly {
+		s.link.early--
+		return
+	}
+	s.link.sender.uncommit(s.window)
+	s.link.live--
+	if before != outOpen {
+		return
+	}
+	end.Records, end.Bytes = s.records, s.bytes
+	s.end.Store(&EndError{End: end})
+	s.link.stats.end(end.Type)
+	if done := s.done; done != nil {
+		fx.add(func() { close(done) })
+	}
+	s.wakeup(fx)
+}
+
+// emit implements outgoing.
+func (s *OutStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lane != l {
+		return b, 0, 0, false
+	}
+	if s.answer != nil {
+		b = wire.AppendEnd(b, s.slot, s.answer)
+		s.answer, s.lane, s.endSerial = nil, nil, l.serial
+		return b, 0, 0, false
+	}
+	avail := int(s.ring.tail - s.cursor)
+	if avail == 0 {
+		return b, 0, 0, false
+	}
+	n, records := avail, s.pending
+	switch {
+	case s.cursor < s.urgentTo && s.urgentTo < s.ring.tail:
+		n, records = s.whole(int(s.urgentTo - s.cursor))
+	case avail > quantum:
+		n, records = s.whole(quantum)
+	}
+	b = s.ring.read(b, s.cursor, n)
+	s.cursor += uint64(n)
+	s.high = max(s.high, s.cursor)
+	s.pending -= records
+	if s.cursor == s.ring.tail {
+		if s.state == outEnded {
+			s.endSerial = l.serial
+		}
+		return b, records, n, false
+	}
+	l.mu.Lock()
+	l.place(&s.element, false)
+	l.mu.Unlock()
+	return b, records, n, true
+}
+
+// whole is how many bytes from the cursor are whole records of at most limit bytes together, but at least one record.
+func (s *OutStream) whole(limit int) (n, records int) {
+	var head [wire.HeaderSize]byte
+	for at := s.cursor; at < s.ring.tail; {
+		s.ring.peek(head[:], at)
+		h := wire.ParseHeader(head[:])
+		size := wire.HeaderSize + h.Length
+		if n > 0 && n+size > limit {
+			break
+		}
+		n += size
+		at += uint64(size)
+		if h.Kind == wire.Data {
+			records++
+		}
+	}
+	return n, records
+}

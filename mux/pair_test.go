@@ -1,0 +1,171 @@
+package mux
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/transport/memory"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// pair is one frontend and one worker over a plane.
+type pair struct {
+	recv *Receiver
+	send *Sender
+	net  *memory.Network // nil on planes with sockets
+	id   transport.NodeID
+}
+
+type pairConfig struct {
+	recv, send Config
+	mem        memory.Config
+}
+
+// newPair connects a Receiver and a Sender over the memory plane and waits until a lane is up.
+func newPair(t testing.TB, cfg pairConfig) *pair {
+	t.Helper()
+	ids := [2]transport.NodeID{{0xf}, {0x3}}
+	network := memory.NewNetwork(cfg.mem)
+	return connectPair(t, cfg, network, network.Transport(ids[0]), network.Transport(ids[1]), "worker:0", ids)
+}
+
+func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, work transport.Transport, bind string, ids [2]transport.NodeID) *pair {
+	t.Helper()
+	cfg.recv.ID, cfg.send.ID = ids[0], ids[1]
+	ln, err := work.Listen(t.Context(), bind, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{net: network, id: ids[1]}
+	if p.send, err = NewSender(cfg.send); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.send.Serve(ln); err != nil {
+		t.Fatal(err)
+	}
+	if p.recv, err = NewReceiver(cfg.recv, front); err != nil {
+		t.Fatal(err)
+	}
+	var endpoints []string
+	for _, a := range ln.Endpoints() {
+		endpoints = append(endpoints, a.String())
+	}
+	if err := p.recv.AddPeer(Peer{ID: p.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: endpoints}}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.close(t)
+		_ = front.Close()
+		_ = work.Close()
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := p.recv.Await(ctx, p.id); err != nil {
+		t.Fatal(err)
+	}
+	want := max(cfg.recv.Lanes, 1)
+	waitFor(t, "all lanes", func() bool { return p.state().Lanes == want })
+	return p
+}
+
+func (p *pair) state() PeerState {
+	st, _ := p.recv.State(p.id)
+	return st
+}
+
+// close tears both sides down and checks that nothing is left of any stream.
+func (p *pair) close(t testing.TB) {
+	t.Helper()
+	_ = p.recv.Close()
+	_ = p.send.Close()
+	if n := p.recv.committed.Load(); n != 0 {
+		t.Errorf("the frontend has %d bytes of windows committed after Close", n)
+	}
+	if n := p.send.committed.Load(); n != 0 {
+		t.Errorf("the worker has %d bytes of windows committed after Close", n)
+	}
+	for name, st := range map[string]Stats{"frontend": p.recv.Stats(), "worker": p.send.Stats()} {
+		var ended uint64
+		for _, n := range st.StreamsEnded {
+			ended += n
+		}
+		if ended != st.StreamsOpened {
+			t.Errorf("%s: %d streams were opened and %d ended: %v", name, st.StreamsOpened, ended, st.StreamsEnded)
+		}
+		if st.OpenStreams != 0 || st.ReplayBytes != 0 || st.ClosingSlots != 0 {
+			t.Errorf("%s: %d streams, %d replay bytes, %d closing slots are left", name, st.OpenStreams, st.ReplayBytes, st.ClosingSlots)
+		}
+	}
+}
+
+// settled waits until both sides hold nothing, which is what a finished exchange must come to by itself.
+func (p *pair) settled(t testing.TB) {
+	t.Helper()
+	waitFor(t, "no stream is left", func() bool {
+		a, b := p.recv.Stats(), p.send.Stats()
+		return a.OpenStreams == 0 && b.OpenStreams == 0 && b.ReplayBytes == 0 && a.ClosingSlots == 0
+	})
+}
+
+// open mints a stream and attaches it.
+func (p *pair) open(t testing.TB) (*InStream, *OutStream) {
+	t.Helper()
+	var in *InStream
+	waitFor(t, "a lane to mint on", func() bool {
+		var err error
+		if in, err = p.recv.Mint(t.Context(), p.id, 0); err != nil && !errors.Is(err, ErrNoLink) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	out, err := p.send.Attach(in.Terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in, out
+}
+
+// waitFor polls a state; it is how tests wait for what no event tells.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// makeRecord is record i of stream id: it proves which it is, and that it is whole.
+func makeRecord(b []byte, id uint64, i, size int) []byte {
+	b = binary.BigEndian.AppendUint64(b[:0], id)
+	b = binary.BigEndian.AppendUint64(b, uint64(i))
+	for len(b) < size {
+		b = append(b, byte(uint64(len(b))*31+id+uint64(i)))
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+// checkRecord is the oracle of makeRecord.
+func checkRecord(b []byte, id uint64, i int) error {
+	if len(b) < 20 {
+		return fmt.Errorf("record %d of stream %d has %d bytes", i, id, len(b))
+	}
+	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	if crc32.ChecksumIEEE(body) != sum {
+		return fmt.Errorf("record %d of stream %d is damaged", i, id)
+	}
+	if a, n := binary.BigEndian.Uint64(body), binary.BigEndian.Uint64(body[8:]); a != id || n != uint64(i) {
+		return fmt.Errorf("expected record %d of stream %d, got record %d of stream %d", i, id, n, a)
+	}
+	return nil
+}

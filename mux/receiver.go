@@ -1,0 +1,343 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// Receiver is the frontend side of a node: it dials the lanes to its peers and mints the terms of streams. Methods may be
+// called concurrently.
+type Receiver struct {
+	node
+	transports []transport.Transport
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	committed  atomic.Int64 // windows given
+	serial     atomic.Uint64
+	linkNumber atomic.Uint64
+
+	mu       sync.Mutex
+	peers    map[transport.NodeID]*peer
+	draining bool
+	closing  bool
+}
+
+// Peer says where a node can be reached.
+type Peer struct {
+	ID     transport.NodeID
+	Name   string
+	Planes []PeerPlane
+}
+
+// PeerPlane is one plane of a peer and its endpoints.
+type PeerPlane struct {
+	Plane     string
+	Endpoints []string // host:port; lane k dials endpoint (offset + k) mod n
+}
+
+// PeerState describes a peer.
+type PeerState struct {
+	ID    transport.NodeID
+	Name  string
+	Up    bool   // a lane is up
+	Plane string // of the link, when there is one
+	Lanes int    // lanes that are up
+	// Streams is how many slots are taken.
+	Streams int
+	// Draining: the node takes no new streams.
+	Draining bool
+	// Err is why the node cannot be reached, nil when it can or was not tried.
+	Err error
+	// Down is since when no lane is up, zero while one is.
+	Down time.Duration
+}
+
+// NewReceiver makes a Receiver over the transports, in order of preference.
+func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, error) {
+	cfg, err := cfg.withDefaults()
+	if len(transports) == 0 {
+		err = errors.Join(err, errors.New("mux: a Receiver needs at least one transport"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.node.init(cfg)
+	r.stats.init()
+	r.wg.Go(func() { r.runTicker(r.tick) })
+	return r, nil
+}
+
+// AddPeer adds a node, or replaces what is known of its planes, and dials it in the background. It fails when no plane of
+// the node is one of this Receiver's.
+func (r *Receiver) AddPeer(p Peer) error {
+	if p.ID.IsZero() {
+		return errors.New("mux: a peer needs an ID")
+	}
+	if len(r.shared(p)) == 0 {
+		return &NoPlaneError{Peer: p.ID, Theirs: planeNames(p), Ours: r.planeNames()}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return ErrClosed
+	}
+	if old := r.peers[p.ID]; old != nil {
+		old.update(p)
+		return nil
+	}
+	n := newPeer(r, p)
+	r.peers[p.ID] = n
+	r.wg.Go(n.run)
+	return nil
+}
+
+// NoPlaneError says that a peer and this node share no plane.
+type NoPlaneError struct {
+	Peer   transport.NodeID
+	Theirs []string
+	Ours   []string
+}
+
+func (e *NoPlaneError) Error() string {
+	return fmt.Sprintf("mux: node %s offers the planes %v, this node uses %v: start both with one in common (--response-plane)", e.Peer, e.Theirs, e.Ours)
+}
+
+func planeNames(p Peer) (names []string) {
+	for _, q := range p.Planes {
+		names = append(names, q.Plane)
+	}
+	return names
+}
+
+func (r *Receiver) planeNames() (names []string) {
+	for _, t := range r.transports {
+		names = append(names, t.Plane())
+	}
+	return names
+}
+
+// route is a transport and the peer's endpoints on its plane.
+type route struct {
+	transport transport.Transport
+	endpoints []string
+}
+
+// shared lists the planes that both have, in this node's order.
+func (r *Receiver) shared(p Peer) (routes []route) {
+	for _, t := range r.transports {
+		for _, q := range p.Planes {
+			if q.Plane == t.Plane() && len(q.Endpoints) > 0 {
+				routes = append(routes, route{t, q.Endpoints})
+			}
+		}
+	}
+	return routes
+}
+
+// RemovePeer forgets a node: its streams end as lost and its lanes close. It waits for the lanes' goroutines.
+func (r *Receiver) RemovePeer(id transport.NodeID) {
+	r.mu.Lock()
+	p := r.peers[id]
+	delete(r.peers, id)
+	r.mu.Unlock()
+	if p != nil {
+		p.stop()
+	}
+}
+
+func (r *Receiver) peer(id transport.NodeID) *peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers[id]
+}
+
+// Mint opens a stream from a node that is up. timeLeft (0: none) travels in the terms. It fails with ErrNoLink, ErrBusy,
+// ErrDraining or ErrClosed. A peer that is dialled on demand is waited for until ctx ends.
+func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, timeLeft time.Duration) (*InStream, error) {
+	r.mu.Lock()
+	p, draining, closing := r.peers[id], r.draining, r.closing
+	r.mu.Unlock()
+	switch {
+	case closing:
+		return nil, ErrClosed
+	case draining:
+		return nil, ErrDraining
+	case p == nil:
+		return nil, fmt.Errorf("%w: node %s is not known", ErrNoLink, id)
+	}
+	if r.cfg.OnDemand {
+		p.demand()
+		if err := p.await(ctx); err != nil {
+			return nil, err
+		}
+	}
+	k := p.link.Load()
+	if k == nil {
+		return nil, fmt.Errorf("%w: to node %s: %v", ErrNoLink, id, p.state().Err)
+	}
+	return k.mint(timeLeft)
+}
+
+// Await waits until a lane to the node is up.
+func (r *Receiver) Await(ctx context.Context, id transport.NodeID) error {
+	p := r.peer(id)
+	if p == nil {
+		return fmt.Errorf("%w: node %s is not known", ErrNoLink, id)
+	}
+	p.demand()
+	return p.await(ctx)
+}
+
+// commit takes a window out of the total: min(Window, free/1024), or ErrBusy below 4 KiB.
+func (r *Receiver) commit() (int, error) {
+	for {
+		have := r.committed.Load()
+		free := r.cfg.MaxBuffered - have
+		window := min(int64(r.cfg.Window), free/1024)
+		if window < wire.MinWindow {
+			return 0, fmt.Errorf("%w: windows of %d bytes are given out of %d", ErrBusy, have, r.cfg.MaxBuffered)
+		}
+		if r.committed.CompareAndSwap(have, have+window) {
+			return int(window), nil
+		}
+	}
+}
+
+// State describes one peer.
+func (r *Receiver) State(id transport.NodeID) (PeerState, bool) {
+	p := r.peer(id)
+	if p == nil {
+		return PeerState{}, false
+	}
+	return p.state(), true
+}
+
+// Up says whether a lane to the node is up and takes new streams.
+func (r *Receiver) Up(id transport.NodeID) bool {
+	p := r.peer(id)
+	return p != nil && p.up()
+}
+
+func (r *Receiver) snapshotPeers() []*peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	peers := make([]*peer, 0, len(r.peers))
+	for _, p := range r.peers {
+		peers = append(peers, p)
+	}
+	return peers
+}
+
+// Peers describes all peers, ordered by ID.
+func (r *Receiver) Peers() []PeerState {
+	var all []PeerState
+	for _, p := range r.snapshotPeers() {
+		all = append(all, p.state())
+	}
+	slices.SortFunc(all, func(a, b PeerState) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	return all
+}
+
+// tick runs the Receiver's timers.
+func (r *Receiver) tick(now int64, late time.Duration) {
+	for _, p := range r.snapshotPeers() {
+		k := p.link.Load()
+		if k == nil {
+			continue
+		}
+		k.mu.Lock()
+		lanes := slices.Clone(k.lanes)
+		if k.downAt != 0 {
+			k.downAt += int64(late)
+		}
+		expired := k.downAt != 0 && now-k.downAt >= int64(max(r.cfg.ResumeTimeout, time.Millisecond))
+		k.mu.Unlock()
+		for _, l := range lanes {
+			l.flushDue(now)
+			l.watch(now, late, true)
+		}
+		if expired {
+			k.lose(fmt.Sprintf("no lane to the worker for %v", r.cfg.ResumeTimeout))
+		}
+	}
+}
+
+// Drain mints no more and waits until every slot is free.
+func (r *Receiver) Drain(ctx context.Context) error {
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for {
+		n := 0
+		for _, p := range r.snapshotPeers() {
+			if k := p.link.Load(); k != nil {
+				k.mu.Lock()
+				n += k.live
+				k.mu.Unlock()
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("mux: drain: %d streams are left: %w", n, ctx.Err())
+		case <-r.done:
+			return ErrClosed
+		case <-t.C:
+		}
+	}
+}
+
+// Close ends all streams as lost, closes the lanes and joins every goroutine. Idempotent.
+func (r *Receiver) Close() error {
+	r.mu.Lock()
+	first := !r.closing
+	r.closing = true
+	peers := r.peers
+	r.peers = map[transport.NodeID]*peer{}
+	r.mu.Unlock()
+	if first {
+		close(r.done)
+		r.cancel()
+		for _, p := range peers {
+			p.stop()
+		}
+	}
+	r.wg.Wait()
+	return nil
+}
+
+// Stats is a snapshot. It visits every open stream once.
+func (r *Receiver) Stats() Stats {
+	st := r.stats.snapshot()
+	st.CommittedBytes = r.committed.Load()
+	for _, p := range r.snapshotPeers() {
+		k := p.link.Load()
+		if k == nil {
+			continue
+		}
+		st.Links++
+		st.ClosingSlots += k.closing.Load()
+		k.mu.Lock()
+		st.OpenStreams += int64(k.live)
+		k.each(func(s *InStream) { st.BufferedBytes += int64(len(s.ready) + len(s.assembly)) })
+		for _, l := range k.lanes {
+			st.Lanes = append(st.Lanes, l.snapshot(p.id, p.name()))
+		}
+		k.mu.Unlock()
+	}
+	return st
+}

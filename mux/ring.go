@@ -1,0 +1,155 @@
+package mux
+
+import "sync"
+
+// chunkPayload is what a chunk holds: 4,096 bytes less the next pointer inside it, so that a chunk falls in one size
+// class of the allocator.
+const chunkPayload = 4096 - 8
+
+// chunk is one piece of a stream's ring.
+type chunk struct {
+	next *chunk
+	data [chunkPayload]byte
+}
+
+// chunkPool is a free list with a bound. It is not a sync.Pool: that forgets at every collection, and a worker would
+// allocate its rings again each time.
+type chunkPool struct {
+	mu   sync.Mutex
+	free *chunk
+	n    int
+}
+
+// maxFreeChunks bounds the free list to 64 MiB: what 8,192 open responses hold on average.
+const maxFreeChunks = 16384
+
+func (p *chunkPool) get() *chunk {
+	p.mu.Lock()
+	c := p.free
+	if c == nil {
+		p.mu.Unlock()
+		return new(chunk)
+	}
+	p.free, p.n = c.next, p.n-1
+	p.mu.Unlock()
+	c.next = nil
+	return c
+}
+
+func (p *chunkPool) put(c *chunk) {
+	p.mu.Lock()
+	if p.n < maxFreeChunks {
+		c.next, p.free, p.n = p.free, c, p.n+1
+	}
+	p.mu.Unlock()
+}
+
+// ring holds the bytes [base, tail) of a stream's string: what may still have to be sent, now or again. The mux never
+// copies it for a replay; it moves a cursor.
+//
+// The stream's lock guards it.
+type ring struct {
+	pool        *chunkPool
+	first, last *chunk
+	base        uint64 // offset of the oldest byte kept
+	tail        uint64 // offset behind the newest byte
+	start       uint64 // offset of first.data[0]
+
+	// at is a chunk at or before the send cursor and its offset, so that gathering need not walk from the front.
+	at    *chunk
+	atOff uint64
+}
+
+// append adds b behind the tail.
+func (r *ring) append(b []byte) {
+	for len(b) > 0 {
+		if r.last == nil {
+			c := r.pool.get()
+			r.first, r.last, r.start = c, c, r.tail
+		}
+		off := int(r.tail-r.start) % chunkPayload
+		if off == 0 && r.tail != r.start {
+			c := r.pool.get()
+			r.last.next, r.last = c, c
+		}
+		n := copy(r.last.data[off:], b)
+		r.tail += uint64(n)
+		b = b[n:]
+	}
+}
+
+// seek returns the chunk that holds offset and its place in it. offset must be in [base, tail).
+func (r *ring) seek(offset uint64) (*chunk, int) {
+	c, off := r.first, r.start
+	if r.at != nil && r.atOff <= offset && r.atOff >= r.start {
+		c, off = r.at, r.atOff
+	}
+	for offset-off >= chunkPayload {
+		c, off = c.next, off+chunkPayload
+	}
+	r.at, r.atOff = c, off
+	return c, int(offset - off)
+}
+
+// read appends n bytes from offset to b; [offset, offset+n) must be in the ring.
+func (r *ring) read(b []byte, offset uint64, n int) []byte {
+	c, i := r.seek(offset)
+	for n > 0 {
+		m := min(n, chunkPayload-i)
+		b = append(b, c.data[i:i+m]...)
+		n -= m
+		c, i = c.next, 0
+	}
+	return b
+}
+
+// peek copies len(b) bytes from offset into b.
+func (r *ring) peek(b []byte, offset uint64) {
+	c, i := r.seek(offset)
+	for {
+		n := copy(b, c.data[i:])
+		if b = b[n:]; len(b) == 0 {
+			return
+		}
+		c, i = c.next, 0
+	}
+}
+
+// release forgets everything before offset.
+func (r *ring) release(offset uint64) {
+	r.base = offset
+	for r.first != nil && (offset-r.start >= chunkPayload || offset == r.tail) {
+		c := r.first
+		r.first, r.start = c.next, r.start+chunkPayload
+		if r.at == c {
+			r.at = nil
+		}
+		r.pool.put(c)
+		if r.first == nil {
+			r.last, r.at, r.start = nil, nil, r.tail
+		}
+	}
+}
+
+// truncate drops everything from offset on; [base, offset) stays.
+func (r *ring) truncate(offset uint64) {
+	if offset == r.tail {
+		return
+	}
+	if offset == r.base {
+		r.release(r.tail)
+		r.base, r.tail, r.start = offset, offset, offset
+		return
+	}
+	r.at = nil
+	c, off := r.first, r.start
+	for offset-off > chunkPayload {
+		c, off = c.next, off+chunkPayload
+	}
+	for d := c.next; d != nil; {
+		next := d.next
+		r.pool.put(d)
+		d = next
+	}
+	c.next, r.last, r.tail = nil, c, offset
+}

@@ -1,0 +1,418 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// Sender is the worker side of a node: it accepts the lanes of many frontends and opens the streams that their terms
+// name. Methods may be called concurrently.
+type Sender struct {
+	node
+	handshakes chan struct{} // bounds those in progress
+	committed  atomic.Int64  // windows of open streams
+
+	mu        sync.Mutex
+	links     map[linkKey]*outLink
+	listeners []transport.Listener
+	shaking   map[transport.Conn]struct{} // lanes in their handshake, so that Close can end them
+	draining  bool
+	closing   bool
+	flushable atomic.Pointer[[]*lane] // all lanes that are up, copied on change
+}
+
+type linkKey struct {
+	peer transport.NodeID
+	id   uint64
+}
+
+// maxHandshakes bounds handshakes in progress; a dial storm waits in the listener.
+const maxHandshakes = 256
+
+// helloTimeout is how long a new lane may take to its HELLO.
+const helloTimeout = 5 * time.Second
+
+// NewSender makes a Sender. It does nothing until Serve.
+func NewSender(cfg Config) (*Sender, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sender{links: make(map[linkKey]*outLink), shaking: make(map[transport.Conn]struct{}), handshakes: make(chan struct{}, maxHandshakes)}
+	s.node.init(cfg)
+	s.stats.init()
+	s.flushable.Store(&[]*lane{})
+	s.wg.Go(func() { s.runTicker(s.tick) })
+	return s, nil
+}
+
+// Serve accepts lanes from a listener until the Sender or the listener is closed. It returns at once; Close closes the
+// listener.
+func (s *Sender) Serve(l transport.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.listeners = append(s.listeners, l)
+	s.wg.Add(1)
+	s.mu.Unlock()
+	go func() {
+		defer s.wg.Done()
+		s.acceptLoop(l)
+	}()
+	return nil
+}
+
+func (s *Sender) acceptLoop(ln transport.Listener) {
+	ctx := context.Background() // Close closes the listener, which ends Accept
+	for {
+		conn, err := ln.Accept(ctx)
+		if err != nil {
+			if !errors.Is(err, transport.ErrClosed) {
+				s.log.Error("accepting lanes has ended", "error", err)
+			}
+			return
+		}
+		select {
+		case s.handshakes <- struct{}{}:
+		case <-s.done:
+			_ = conn.Close()
+			return
+		}
+		s.wg.Go(func() { s.serveLane(conn) })
+	}
+}
+
+// serveLane brings a lane up and reads it to its end.
+func (s *Sender) serveLane(conn transport.Conn) {
+	link, l, err := s.welcome(conn)
+	<-s.handshakes
+	if err != nil {
+		_ = conn.Close()
+		s.log.Warn("a lane was refused", "plane", conn.Info().Plane, "remote", conn.Info().Remote, "error", err)
+		return
+	}
+	l.start()
+	s.log.Debug("lane up", "link", link.id, "peer", link.peer, "plane", l.info.Plane, "lane", l.index)
+	dead := l.readLoop(link, false)
+	link.laneDown(l)
+	s.forgetLane(l)
+	l.wg.Wait()
+	var away *goAwayError
+	if errors.As(dead, &away) && away.code == wire.AwayClosing {
+		link.loseAll("the frontend has closed")
+	}
+	if dead.reason == deathProtocol {
+		link.violated(l, dead)
+	}
+	s.log.Info("lane down", "link", link.id, "peer", link.peer, "plane", l.info.Plane, "lane", l.index, "error", dead)
+}
+
+// welcome does the handshake. A lane that is refused gets a GOAWAY that says why.
+func (s *Sender) welcome(conn transport.Conn) (*outLink, *lane, error) {
+	if !s.shake(conn) {
+		return nil, nil, ErrClosed
+	}
+	defer s.unshake(conn)
+	stop := time.AfterFunc(helloTimeout, func() { _ = conn.Close() })
+	defer stop.Stop()
+	hello, err := readHello(conn)
+	if err != nil {
+		var bad *wire.Error
+		if errors.As(err, &bad) {
+			refuse(conn, nil, wire.AwayProtocol, err.Error())
+		}
+		return nil, nil, err
+	}
+	own := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: s.cfg.ID, Link: hello.Link, Lane: hello.Lane,
+		MaxStreams: uint32(s.cfg.MaxStreams), Serial: hello.Serial, PeerSecret: hello.OwnSecret}
+	if _, err := wire.MeetVersion(hello.Lowest, hello.Highest); err != nil {
+		refuse(conn, &own, wire.AwayVersion, err.Error())
+		return nil, nil, err
+	}
+	info := conn.Info()
+	if info.Proven && info.Peer != transport.NodeID(hello.Node) {
+		err := fmt.Errorf("mux: HELLO names node %s, the certificate proves %s", transport.NodeID(hello.Node), info.Peer)
+		refuse(conn, nil, wire.AwayIdentity, err.Error())
+		return nil, nil, err
+	}
+	l := newLane(&s.node, conn, int(hello.Lane), hello.Serial)
+	link, code, err := s.join(hello, l)
+	if err != nil {
+		refuse(conn, nil, code, err.Error())
+		return nil, nil, err
+	}
+	own.OwnSecret = link.ownSecret
+	if _, err := conn.Write(wire.AppendHello(nil, &own)); err != nil {
+		l.die(deathHandshake, err)
+		link.laneDown(l)
+		s.forgetLane(l)
+		return nil, nil, fmt.Errorf("mux: answer HELLO: %w", err)
+	}
+	return link, l, nil
+}
+
+func (s *Sender) shake(conn transport.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shaking[conn] = struct{}{}
+	return !s.closing
+}
+
+func (s *Sender) unshake(conn transport.Conn) {
+	s.mu.Lock()
+	delete(s.shaking, conn)
+	s.mu.Unlock()
+}
+
+// join finds or makes the link of a HELLO and adds the lane to it.
+func (s *Sender) join(h *wire.HelloBody, l *lane) (*outLink, wire.GoAwayCode, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, wire.AwayClosing, ErrClosed
+	}
+	key := linkKey{peer: transport.NodeID(h.Node), id: h.Link}
+	link := s.links[key]
+	first := h.PeerSecret == [16]byte{}
+	switch {
+	case first && link != nil && link.inUse():
+		return nil, wire.AwayUnknownLink, fmt.Errorf("mux: link %d of node %s exists; a further lane must name its secrets", h.Link, key.peer)
+	case !first && (link == nil || !secretsMatch(link, h)):
+		return nil, wire.AwayUnknownLink, fmt.Errorf("mux: unknown link %d of node %s", h.Link, key.peer)
+	case first && len(s.links) >= s.cfg.MaxLinks:
+		return nil, wire.AwayLimit, fmt.Errorf("mux: %d links are open, no more are allowed", len(s.links))
+	case first:
+		link = &outLink{node: &s.node, sender: s, peer: key.peer, id: h.Link, lanes: make(map[uint64]*lane), peerSecret: h.OwnSecret, ownSecret: newSecret()}
+		s.links[key] = link
+	}
+	link.mu.Lock()
+	defer link.mu.Unlock()
+	if link.gone {
+		return nil, wire.AwayUnknownLink, fmt.Errorf("mux: link %d of node %s is gone", h.Link, key.peer)
+	}
+	if len(link.lanes) >= 2*MaxLanes || link.lanes[l.serial] != nil {
+		return nil, wire.AwayLimit, fmt.Errorf("mux: link %d has %d lanes, or serial %d twice", h.Link, len(link.lanes), l.serial)
+	}
+	link.lanes[l.serial] = l
+	link.idleAt = 0
+	lanes := append(slices.Clone(*s.flushable.Load()), l)
+	s.flushable.Store(&lanes)
+	return link, 0, nil
+}
+
+// inUse says whether the link has lanes or streams that a new first lane must not take over.
+func (k *outLink) inUse() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.lanes) > 0 || k.live > 0
+}
+
+func (s *Sender) forgetLane(l *lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lanes := slices.DeleteFunc(slices.Clone(*s.flushable.Load()), func(o *lane) bool { return o == l })
+	s.flushable.Store(&lanes)
+}
+
+// violated ends the streams of a lane whose frontend broke the protocol, after what was sent: they do not go on elsewhere.
+func (k *outLink) violated(l *lane, dead *laneError) {
+	var fx effects
+	k.mu.Lock()
+	k.each(func(_ *outSlot, s *OutStream) {
+		if s.lane != l || s.state != outOpen {
+			return
+		}
+		end := End{Type: EndProtocol, Text: dead.err.Error()}
+		s.appendEnd(end)
+		s.end.Store(&EndError{End: end})
+		if done := s.done; done != nil {
+			fx.add(func() { close(done) })
+		}
+		s.wakeup(&fx)
+	})
+	k.mu.Unlock()
+	fx.run()
+}
+
+// commit takes n bytes of the replay bound.
+func (s *Sender) commit(n uint64) bool {
+	for {
+		have := s.committed.Load()
+		if have+int64(n) > s.cfg.MaxReplay {
+			return false
+		}
+		if s.committed.CompareAndSwap(have, have+int64(n)) {
+			return true
+		}
+	}
+}
+
+func (s *Sender) uncommit(n uint64) { s.committed.Add(-int64(n)) }
+
+// Attach opens the stream that terms name. It fails with ErrStaleTerms, ErrTermsVersion, ErrBusy, ErrDraining, ErrNoLink
+// or ErrClosed.
+func (s *Sender) Attach(terms []byte) (*OutStream, error) {
+	t, err := wire.ParseTerms(terms)
+	if err != nil {
+		s.stats.refused.Add(1)
+		return nil, err
+	}
+	stream, err := s.attach(&t)
+	if err != nil {
+		s.stats.refused.Add(1)
+	}
+	return stream, err
+}
+
+func (s *Sender) attach(t *wire.Terms) (*OutStream, error) {
+	if t.Worker != [16]byte(s.cfg.ID) {
+		return nil, fmt.Errorf("%w: they are for node %s, this is %s", ErrStaleTerms, transport.NodeID(t.Worker), s.cfg.ID)
+	}
+	s.mu.Lock()
+	link := s.links[linkKey{peer: transport.NodeID(t.Frontend), id: t.Link}]
+	closing, draining := s.closing, s.draining
+	s.mu.Unlock()
+	switch {
+	case closing:
+		return nil, ErrClosed
+	case draining:
+		return nil, ErrDraining
+	case link == nil:
+		return nil, fmt.Errorf("%w: link %d of node %s", ErrNoLink, t.Link, transport.NodeID(t.Frontend))
+	}
+	return link.attach(t)
+}
+
+// Flush has what every lane holds written: the end of an engine's pass. The records of all engines of a process that go to
+// one frontend share its lanes.
+func (s *Sender) Flush() {
+	for _, l := range *s.flushable.Load() {
+		l.flush(writeFlush)
+	}
+}
+
+// tick runs the Sender's timers.
+func (s *Sender) tick(now int64, late time.Duration) {
+	for _, l := range *s.flushable.Load() {
+		l.watch(now, late, false)
+	}
+	// Once a second is enough for what counts in seconds, and it visits every stream.
+	second := now/int64(time.Second) != (now-int64(tickEvery))/int64(time.Second)
+	if !second && late == 0 {
+		return
+	}
+	for _, l := range *s.flushable.Load() {
+		l.flushForgotten()
+	}
+	s.mu.Lock()
+	links := make([]*outLink, 0, len(s.links))
+	for _, k := range s.links {
+		links = append(links, k)
+	}
+	s.mu.Unlock()
+	wall := time.Now()
+	for _, k := range links {
+		if k.expire(now, late, wall) {
+			s.mu.Lock()
+			delete(s.links, linkKey{peer: k.peer, id: k.id})
+			s.mu.Unlock()
+		}
+	}
+}
+
+// openStreams is how many streams are open or ended and not yet acknowledged.
+func (s *Sender) openStreams() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.links {
+		k.mu.Lock()
+		n += k.live
+		k.mu.Unlock()
+	}
+	return n
+}
+
+// Drain refuses new terms, tells the frontends with GOAWAY and waits until every stream's END is acknowledged. That happens
+// on receipt, so slow clients do not hold it.
+func (s *Sender) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	for _, l := range *s.flushable.Load() {
+		l.sendAway(wire.AwayDraining, "the worker drains")
+	}
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	for s.openStreams() > 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("mux: drain: %d streams are left: %w", s.openStreams(), ctx.Err())
+		case <-s.done:
+			return ErrClosed
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// Close ends all streams as lost, closes lanes and listeners and joins every goroutine. It is idempotent.
+func (s *Sender) Close() error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		s.wg.Wait()
+		return nil
+	}
+	s.closing = true
+	listeners, links := s.listeners, s.links
+	s.links = make(map[linkKey]*outLink)
+	shaking := slices.Collect(maps.Keys(s.shaking))
+	s.mu.Unlock()
+	close(s.done)
+	for _, c := range shaking {
+		_ = c.Close()
+	}
+	var errs []error
+	for _, k := range links {
+		k.loseAll("the worker has closed")
+	}
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	s.wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Stats is a snapshot. It visits every open stream once.
+func (s *Sender) Stats() Stats {
+	st := s.stats.snapshot()
+	st.CommittedBytes = s.committed.Load()
+	s.mu.Lock()
+	links := make([]*outLink, 0, len(s.links))
+	for _, k := range s.links {
+		links = append(links, k)
+	}
+	s.mu.Unlock()
+	st.Links = len(links)
+	for _, k := range links {
+		k.mu.Lock()
+		st.OpenStreams += int64(k.live)
+		k.each(func(_ *outSlot, o *OutStream) { st.ReplayBytes += int64(o.ring.tail - o.ring.base) })
+		for _, l := range k.lanes {
+			st.Lanes = append(st.Lanes, l.snapshot(k.peer, ""))
+		}
+		k.mu.Unlock()
+	}
+	return st
+}
