@@ -1,0 +1,93 @@
+package base
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/laneway-ai/laneway/transport"
+)
+
+func TestBindRange(t *testing.T) {
+	got, err := BindRange("[::1]:8000", 3)
+	if err != nil || strings.Join(got, " ") != "[::1]:8000 [::1]:8001 [::1]:8002" {
+		t.Errorf("%v, %v", got, err)
+	}
+	got, err = BindRange("host:0", 2)
+	if err != nil || strings.Join(got, " ") != "host:0 host:0" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, c := range []struct {
+		bind string
+		n    int
+		want string
+	}{
+		{"host:1", 0, "0 endpoints"}, {"host:1", 65, "1 to 64"}, {"host", 1, "host:port"}, {"host:http", 1, `port "http"`},
+		{"host:65536", 1, "0 to 65535"}, {"host:65534", 3, "65534 to 65536"}, {"host:-1", 1, `"-1"`},
+	} {
+		if _, err := BindRange(c.bind, c.n); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %d: %v, want %q in it", c.bind, c.n, err, c.want)
+		}
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for addr, want := range map[string]string{"0.0.0.0:1": "udp4", "127.0.0.1:0": "udp4", "[::]:1": "udp", "host:1": "udp", ":1": "udp"} {
+		if got := Network("udp", addr); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
+func TestGate(t *testing.T) {
+	var g Gate
+	if err := g.Enter(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := g.Half(); now || err != nil {
+		t.Errorf("a half close in mid-write: %v, %v", now, err)
+	}
+	if !g.Leave() {
+		t.Error("the write does not end the stream")
+	}
+	if err := g.Enter(); !errors.Is(err, ErrWriteClosed) {
+		t.Errorf("a write after it: %v", err)
+	}
+	if now, err := g.Half(); now || err != nil {
+		t.Errorf("a second half close: %v, %v", now, err)
+	}
+	if !g.Close() || g.Close() || !g.Closed() {
+		t.Error("only the first Close is the first")
+	}
+	if err := g.Enter(); err != transport.ErrClosed {
+		t.Errorf("a write after Close: %v", err)
+	}
+	if _, err := g.Half(); err != transport.ErrClosed {
+		t.Errorf("a half close after Close: %v", err)
+	}
+	var idle Gate
+	if now, err := idle.Half(); !now || err != nil {
+		t.Errorf("a half close of an idle lane: %v, %v", now, err)
+	}
+}
+
+func TestSeldomCountsWhatItLeavesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := Seldom{Log: slog.New(slog.NewTextHandler(&out, nil))}
+		for range 5 {
+			s.Warn("bad peer")
+		}
+		time.Sleep(seldomEvery)
+		s.Warn("bad peer")
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[1], "left_out=4") {
+			t.Errorf("the log says:\n%s", out.String())
+		}
+	})
+	Logger(nil).Warn("dropped") // must not panic
+}
