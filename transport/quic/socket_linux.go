@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	quicgo "github.com/quic-go/quic-go"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,9 @@ type socket struct {
 	gsoFailed atomic.Bool // a batch was refused by the device
 	handed    atomic.Bool // quic-go is through with its buffers
 	in, out   atomic.Uint64
+
+	conn atomic.Pointer[quicgo.Conn] // of a lane's socket, for pace
+	skew int64                       // see pace
 
 	plain *ipv4.PacketConn // recvmmsg, without GRO
 	gro   *groReader       // nil if GRO is off
@@ -203,6 +207,7 @@ func withoutSegment(dst, oob []byte) []byte {
 
 // ReadBatch is how quic-go reads.
 func (s *socket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
+	s.pace()
 	for {
 		var n int
 		var err error

@@ -6,6 +6,8 @@ import (
 	"context"
 	"net"
 
+	quicgo "github.com/quic-go/quic-go"
+
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
@@ -67,6 +69,9 @@ func (t *Transport) settle(s *socket) {
 	s.UDPConn.SetReadBuffer(s.recvAsked)
 	s.UDPConn.SetWriteBuffer(s.sendAsked)
 }
+
+// serves does nothing: quic-go reads the socket itself.
+func (s *socket) serves(*quicgo.Conn) {}
 
 func (s *socket) info(role string, index int) transport.SocketInfo {
 	return transport.SocketInfo{

@@ -127,6 +127,7 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 		return nil, err
 	}
 	t.settle(s)
+	s.serves(conn)
 	l, err := t.dialled(ctx, conn, s, tr, req.Lane)
 	if err != nil {
 		conn.CloseWithError(codeClosed, "")
