@@ -131,7 +131,7 @@ func (c Config) withDefaults() Config {
 // Validate returns everything that is wrong with c, joined.
 func (c Config) Validate() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(""+format, a...)) }
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if err := CheckURL(c.URL); err != nil {
 		bad("URL %q %w", c.URL, err)
 	}

@@ -20,6 +20,7 @@ type exchange struct {
 	row    report.Row
 	osl    int
 	resp   response
+	shape  shape
 	text   tokentext.Verifier
 	audit  bool
 	stream bool // Content-Type says event stream
@@ -36,9 +37,9 @@ type exchange struct {
 
 // begin makes x the exchange of a job.
 func (x *exchange) begin(j job) {
-	resp, id := x.resp, x.respID[:0]
-	*x = exchange{e: x.e, l: x.l, osl: j.osl, resp: resp, respID: id}
+	*x = exchange{e: x.e, l: x.l, osl: j.osl, resp: x.resp, shape: x.shape, respID: x.respID[:0]}
 	x.resp.reset()
+	x.shape.reset()
 	x.row = report.Row{
 		ID: x.e.requestID(j.seq), Phase: j.phase, Intended: j.intended, Sent: report.Absent, First: report.Absent, Last: report.Absent, End: report.Absent,
 		OutputTokens: report.Absent, Wrong: report.Absent,
@@ -209,10 +210,15 @@ func (x *exchange) event(data []byte) error {
 		x.row.End = x.now
 		return nil
 	}
+	if text, ok := x.shape.content(data); ok {
+		x.content(text)
+		return nil
+	}
 	c, err := scanChunk(data)
 	if err != nil {
 		return err
 	}
+	x.shape.learn(data, c)
 	if c.failed {
 		if !x.failed {
 			x.failed = true
@@ -226,9 +232,14 @@ func (x *exchange) event(data []byte) error {
 		x.row.OutputTokens = c.tokens
 	}
 	x.length = x.length || c.length
-	if len(c.content) == 0 {
-		return nil
+	if len(c.content) > 0 {
+		x.content(c.content)
 	}
+	return nil
+}
+
+// content takes the text of one chunk, as it stands between its quotes.
+func (x *exchange) content(text []byte) {
 	x.row.Chunks++
 	x.row.Last = x.now
 	x.l.chunk(x.now)
@@ -239,12 +250,11 @@ func (x *exchange) event(data []byte) error {
 	}
 	x.prev = x.now
 	if x.audit {
-		if bytes.IndexByte(c.content, '\\') >= 0 {
-			c.content = unescape(c.content)
+		if bytes.IndexByte(text, '\\') >= 0 {
+			text = unescape(text)
 		}
-		x.text.Write(c.content)
+		x.text.Write(text)
 	}
-	return nil
 }
 
 // errorType finds the type in an OpenAI error body; without one the status stands for it.
