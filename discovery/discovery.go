@@ -9,13 +9,16 @@ import (
 // Registry knows which workers are there. Methods may be called concurrently.
 type Registry interface {
 	// Register puts the workers of one process into the registry and keeps them there: a lost lease is granted again and
-	// the keys are put back, with backoff. It returns once they are visible to others, or with an error. One call makes
-	// one lease, however many workers it names.
+	// the keys are put back, with backoff. It returns once they are visible to others, or with an error; ctx bounds that
+	// wait only. One call makes one lease, however many workers it names. A node may register a worker again to change
+	// its record; withdrawing the earlier registration then takes nothing out.
 	Register(ctx context.Context, workers []Worker) (Registration, error)
 
 	// Watch reports the workers that are there, then every change. The first events carry the present state, closed by
-	// one event of kind Synced. A broken watch is resumed inside and only differences are emitted. The channel is
-	// closed when ctx ends or the registry is closed; the last event then carries the reason in Err.
+	// one event of kind Synced. A broken watch is resumed inside and only differences are emitted. A consumer that is
+	// slow gets the latest state of each worker, not each one in between. The channel is closed when ctx ends or the
+	// registry is closed; the last event then is of kind Closed, with the reason in Err: ctx's cause or ErrClosed.
+	// Records in events share memory; do not change them.
 	Watch(ctx context.Context) (<-chan Event, error)
 
 	// Close ends registrations (their workers vanish at once) and watches, and joins its goroutines. Idempotent.
@@ -26,7 +29,8 @@ type Registry interface {
 type Registration interface {
 	// Withdraw takes the workers out of the registry at once; established streams do not care. Idempotent.
 	Withdraw(ctx context.Context) error
-	// Err is the error of the registry at this moment, nil while the records are in place.
+	// Err says what endangers the records at this moment, such as a registry that does not answer. It is nil while they
+	// are in place, and after Withdraw.
 	Err() error
 }
 
@@ -42,7 +46,7 @@ const (
 	Synced
 	// Invalid: a record does not hold (Err is a *RecordError). An earlier good one of the same worker stays in force.
 	Invalid
-	// Closed: the watch has ended; Err says why.
+	// Closed: the watch has ended; Err says why. Nothing follows.
 	Closed
 )
 
@@ -62,7 +66,8 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", int(k))
 }
 
-// Event is one change. Worker is whole for Put and has only its ID for Delete and Invalid.
+// Event is one change. Worker is whole for Put and has only its ID for Delete and Invalid; an Invalid without an ID is
+// about the source as a whole, such as a file that cannot be read.
 type Event struct {
 	Kind   EventKind
 	Worker Worker
@@ -92,6 +97,9 @@ const (
 	Unsupported
 	// BadRequest: the worker cannot make sense of it; another one could not either.
 	BadRequest
+	// Stale: the terms are not for this life of the worker's process, or name a link that it does not have. Minted again,
+	// they may do.
+	Stale
 )
 
 func (a Answer) String() string {
@@ -106,6 +114,8 @@ func (a Answer) String() string {
 		return "unsupported"
 	case BadRequest:
 		return "bad request"
+	case Stale:
+		return "stale"
 	}
 	return fmt.Sprintf("Answer(%d)", int(a))
 }
@@ -116,26 +126,33 @@ type Reply struct {
 	Reason string
 }
 
-// Handler takes a request at a worker and answers before the work is done; it must not block for long.
+// Handler takes a request at a worker and answers before the work is done. It is called for one request of a worker at a
+// time, so it must not block for long: those behind it wait, and those that find the queue full are answered with Busy.
+// It owns the request. ctx ends when the deliverer is closed, not with the call.
 type Handler func(ctx context.Context, req Request) Reply
 
 // Deliverer hands requests to workers. Methods may be called concurrently.
 type Deliverer interface {
 	// Deliver hands the request to the worker and returns its reply. It fails at once with ErrNoResponders when nobody
 	// serves that worker, with a *SizeError when the request is larger than the path takes, with ErrUnavailable when
-	// the path is down (requests go now or fail now), or with ctx's error.
+	// the path is down (requests go now or fail now), with ErrClosed, or with ctx's cause. A request that is under way
+	// when the path breaks fails with ErrUnavailable too: after it, and after ctx's end, the worker may have the request
+	// or not, so its terms must be killed, not used again.
 	Deliver(ctx context.Context, workerID string, req Request) (Reply, error)
 
-	// Serve has h called for every request to the worker until the service is stopped.
+	// Serve has h called for every request to the worker until the service is drained or the deliverer closed. It returns
+	// once requests of others arrive; ctx bounds that wait only.
 	Serve(ctx context.Context, w Worker, h Handler) (Service, error)
 
-	// Close stops all services and joins its goroutines. Idempotent.
+	// Close stops all services and joins its goroutines: handlers that hang see their ctx end, requests that are left in
+	// the queues are dropped. Drain first where they matter. Idempotent.
 	Close() error
 }
 
 // Service is one worker's place at a deliverer.
 type Service interface {
-	// Drain stops taking requests; those that are queued still reach the handler. Idempotent.
+	// Drain stops taking requests and returns when those that were queued have been answered by the handler. When ctx ends
+	// first, it returns its cause and the draining goes on. Idempotent.
 	Drain(ctx context.Context) error
 }
 

@@ -65,7 +65,7 @@ func TestRegistry(t *testing.T) {
 		}
 		return discoverytest.RegistryEnv{
 			Open: func(t *testing.T, ns string) discovery.Registry {
-				return open(t, Config{Endpoints: srv.Endpoints(), Namespace: ns, LeaseTTL: 2 * time.Second})
+				return open(t, Config{Endpoints: srv.Endpoints(), Namespace: ns, LeaseTTL: 4 * time.Second})
 			},
 			Crash: func(_ *testing.T, reg discovery.Registry) { reg.(*Registry).crash() },
 			PutRaw: func(t *testing.T, ns, id string, data []byte) {
@@ -127,7 +127,7 @@ func TestConfigReportsAll(t *testing.T) {
 }
 
 func TestConflictNamesTheHolder(t *testing.T) {
-	cfg := Config{Endpoints: devtest.Etcd(t).Endpoints(), LeaseTTL: time.Second}
+	cfg := Config{Endpoints: devtest.Etcd(t).Endpoints(), LeaseTTL: 2 * time.Second}
 	one, two := open(t, cfg), open(t, cfg)
 	held, err := one.Register(within(t), []discovery.Worker{discoverytest.Worker("a", 1)})
 	if err != nil {
@@ -196,7 +196,7 @@ func TestNewLifeReplacesTheOld(t *testing.T) {
 
 func TestDeletedByHandIsPutBack(t *testing.T) {
 	srv := devtest.Etcd(t)
-	reg := open(t, Config{Endpoints: srv.Endpoints(), LeaseTTL: time.Second})
+	reg := open(t, Config{Endpoints: srv.Endpoints(), LeaseTTL: 3 * time.Second})
 	if _, err := reg.Register(within(t), discoverytest.Workers("w", 2, 1)); err != nil {
 		t.Fatal(err)
 	}

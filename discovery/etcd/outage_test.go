@@ -67,9 +67,10 @@ func (o *outage) whole(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	poll(t, "the registration to be in place", func() bool { return o.held.Err() == nil })
-	late := discoverytest.Watch(t, o.observed)
-	late.ExpectSet(names("w", 8, "put")...)
-	late.Expect("synced")
+	// A lease that has run out is noticed at the next keep-alive, so the new watch may begin before that.
+	for late := discoverytest.Watch(t, o.observed); len(late.Workers) < 8; {
+		late.Next()
+	}
 	return time.Since(begin)
 }
 

@@ -48,10 +48,10 @@ type Server struct {
 	tempDir bool
 	addr    string
 
-	op      sync.Mutex // one change of state at a time; held over waits, guards proc's replacement
-	stopped bool
+	turn    chan struct{} // capacity 1: who changes its state at the moment
+	stopped bool          // owned by who has the turn
 
-	mu   sync.Mutex // guards proc for readers
+	mu   sync.Mutex
 	proc *process
 }
 
@@ -63,7 +63,7 @@ func StartNATS(ctx context.Context, opts Options) (*Server, error) { return star
 
 // start tries a few ports: between finding one free and the server's binding it, another process may have taken it.
 func start(ctx context.Context, kind string, opts Options) (*Server, error) {
-	s := &Server{kind: kind, binary: opts.Binary, opts: opts, dir: opts.Dir, addr: opts.Addr}
+	s := &Server{kind: kind, binary: opts.Binary, opts: opts, dir: opts.Dir, addr: opts.Addr, turn: make(chan struct{}, 1)}
 	if s.binary == "" {
 		var err error
 		if s.binary, err = Build(ctx, opts.Log); err != nil {
@@ -166,8 +166,8 @@ func (s *Server) Pause() error { return s.signal("pause", sigStop) }
 func (s *Server) Resume() error { return s.signal("resume", sigCont) }
 
 func (s *Server) signal(what string, sig os.Signal) error {
-	s.op.Lock()
-	defer s.op.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	if err := s.proc.signal(sig); err != nil {
 		return fmt.Errorf("devserver: %s %s: %w", what, s.kind, err)
 	}
@@ -176,15 +176,15 @@ func (s *Server) signal(what string, sig os.Signal) error {
 
 // Kill ends the process at once (SIGKILL) and joins it. Restart brings it back with its data.
 func (s *Server) Kill() {
-	s.op.Lock()
-	defer s.op.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	s.proc.kill()
 }
 
 // Restart stops the server if it runs, then starts it at the same address with the same data directory.
 func (s *Server) Restart(ctx context.Context) error {
-	s.op.Lock()
-	defer s.op.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	if s.stopped {
 		return fmt.Errorf("devserver: %s was stopped for good", s.kind)
 	}
@@ -218,8 +218,8 @@ func (s *Server) Restart(ctx context.Context) error {
 // Stop ends the server gracefully, by force when ctx ends or after 10 s, joins it and removes its temporary directory.
 // The error says that it ended otherwise than by exit code 0. Idempotent.
 func (s *Server) Stop(ctx context.Context) error {
-	s.op.Lock()
-	defer s.op.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	if s.stopped {
 		return nil
 	}

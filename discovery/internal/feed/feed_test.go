@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-func record(t *testing.T, id string, running int) Record {
+func record(t testing.TB, id string, running int) Record {
 	t.Helper()
 	data, err := discovery.Worker{
 		ID: id, Models: []string{"m"}, MaxRunning: running,
@@ -98,8 +98,9 @@ func TestBrokenRecords(t *testing.T) {
 		f.Put("a", record(t, "a", 1))
 		expect(t, f) // the good one was in force all the time
 		f.Put("a", bad)
+		synctest.Wait() // the complaint is on its way
 		f.Put("a", record(t, "a", 2))
-		expect(t, f, "invalid a", "put a 2") // the first one was already on its way
+		expect(t, f, "invalid a", "put a 2")
 
 		f.Delete("n")
 		expect(t, f)
@@ -147,4 +148,30 @@ func TestCloseDoesNotWaitForTheConsumer(t *testing.T) {
 		f.Close(discovery.ErrClosed)
 		expect(t, f, "closed", "end")
 	})
+}
+
+// BenchmarkChange is one worker's change among 5,000: its cost must not grow with their number.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{50, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			f := New()
+			defer f.Close(nil)
+			now := make(map[string]Record, n)
+			for i := range n {
+				id := fmt.Sprint("w", i)
+				now[id] = record(b, id, 1)
+			}
+			f.Snapshot(now)
+			for range n {
+				<-f.Events()
+			}
+			states := []Record{record(b, "w7", 2), record(b, "w7", 3)}
+			i := 0
+			for b.Loop() {
+				f.Put("w7", states[i%2])
+				i++
+				<-f.Events()
+			}
+		})
+	}
 }
