@@ -179,14 +179,14 @@ func (ln *listener) loop(e *endpoint) {
 
 // refuse ends a connection that becomes no lane.
 func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, why string) {
-	conn.CloseWithError(code, why)
-	ln.t.mu.Lock()
-	ln.t.past.add(conn)
-	ln.t.mu.Unlock()
 	if ln.ctx.Err() == nil {
 		ln.t.tally.AcceptErrors.Add(1)
 		ln.t.seldom.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint", conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
 	}
+	conn.CloseWithError(code, why)
+	ln.t.mu.Lock()
+	ln.t.past.add(conn, nil)
+	ln.t.mu.Unlock()
 }
 
 // serve waits for the stream of a connection and then for Accept.

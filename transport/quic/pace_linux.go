@@ -14,12 +14,13 @@ const (
 	queueHigh  = 240                    // of 256; a read takes at most 8
 	queueSpins = 64                     // yields before the reader sleeps
 	queuePause = 100 * time.Microsecond // and then checks again
-	queueStuck = 200 * time.Millisecond // without progress: what is missing was never queued
+	queueStuck = time.Second            // without progress: what is missing was never queued, or is lost
 )
 
 // pace waits while the queue of the lane's connection is long. It is called by quic-go's reader only. The length of the queue is
 // what was read from the socket less what the connection says it has received: it counts each datagram when it takes it out.
-// Datagrams that no connection gets (strays) and those that were dropped after all are the skew.
+// While pace returns below queueHigh nothing can be dropped. What has not come out after queueStuck counts as dropped by the
+// library, which may count too many and never hides one; so a lane needs no qlog recorder, which would cost 7 allocations a packet.
 func (s *socket) pace() {
 	c := s.conn.Load()
 	if c == nil {
@@ -40,6 +41,7 @@ func (s *socket) pace() {
 		if received != last {
 			last, since = received, time.Now()
 		} else if time.Since(since) > queueStuck {
+			s.lost.Add(uint64(queued))
 			s.skew = in - received
 			return
 		}
@@ -53,3 +55,9 @@ func (s *socket) pace() {
 
 // serves says whose packets the socket carries: those of one connection only.
 func (s *socket) serves(c *quicgo.Conn) { s.conn.Store(c) }
+
+// libraryDrops is how many datagrams quic-go has lost between the socket and the connection.
+func (s *socket) libraryDrops() uint64 { return s.lost.Load() }
+
+// tracesLanes says whether a dialled lane needs a recorder to count the library's drops; pace does it without.
+const tracesLanes = false

@@ -428,3 +428,42 @@ func TestMaxMTUHolds(t *testing.T) {
 		}
 	}
 }
+
+// Packets that are read from a lane's socket and do not come out of the connection are reported, and do not stop the lane for ever.
+func TestPacketsThatTheConnectionNeverSees(t *testing.T) {
+	a, b, ln, d, acc := pair(t, Config{}, Config{})
+	// The lane's socket takes datagrams from its endpoint only: send strays from there. Short header, unknown connection id.
+	stray := append([]byte{0x40}, make([]byte, 60)...)
+	to := d.Info().Local.(*net.UDPAddr)
+	for range queueHigh + 20 {
+		if _, err := ln.(*listener).endpoints[0].tr.WriteTo(stray, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const size = 1 << 20
+	go acc.Write(make([]byte, size))
+	if _, err := io.CopyN(io.Discard, d, size); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Counters().LibraryDrops; n <= queueHigh {
+		t.Errorf("%d packets are reported, %d never reached the connection", n, queueHigh+20)
+	}
+	if n := b.Counters().LibraryDrops; n != 0 {
+		t.Errorf("the sender reports %d", n)
+	}
+}
+
+// A receiver that gets more than its connection can queue leaves it in the kernel's buffer.
+func TestBulkIsNotDroppedInsideTheLibrary(t *testing.T) {
+	a, b, _, d, acc := pair(t, Config{}, Config{})
+	const size = 32 << 20
+	go acc.Write(make([]byte, size))
+	if _, err := io.CopyN(io.Discard, d, size); err != nil {
+		t.Fatal(err)
+	}
+	received := a.Counters().PacketsIn
+	as := a.Sockets()[0]
+	if lib := a.Counters().LibraryDrops; lib != 0 || as.PacketsIn < received || as.PacketsIn-received > 256 {
+		t.Errorf("%d library drops, %d datagrams read, %d received, %d kernel drops, %d lost", lib, as.PacketsIn, received, as.Drops, b.Counters().PacketsLost)
+	}
+}

@@ -10,7 +10,8 @@ import (
 )
 
 // recorder counts the packets that quic-go drops because a connection's queue is full (256 packets). No counter of quic-go or
-// of the kernel shows them, only this event. It looks at nothing else and keeps nothing.
+// of the kernel shows them, only this event. It looks at nothing else and keeps nothing. quic-go builds an event for every packet
+// all the same (7 allocations a packet, measured with v0.65), so only the connections of endpoints have one; see pace for lanes.
 type recorder struct{ drops *atomic.Uint64 }
 
 var (

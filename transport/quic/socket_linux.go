@@ -33,6 +33,7 @@ type socket struct {
 
 	conn atomic.Pointer[quicgo.Conn] // of a lane's socket, for pace
 	skew int64                       // see pace
+	lost atomic.Uint64               // datagrams that the connection never saw
 
 	plain *ipv4.PacketConn // recvmmsg, without GRO
 	gro   *groReader       // nil if GRO is off

@@ -73,6 +73,12 @@ func (t *Transport) settle(s *socket) {
 // serves does nothing: quic-go reads the socket itself.
 func (s *socket) serves(*quicgo.Conn) {}
 
+// libraryDrops is zero: the lane's recorder counts them.
+func (s *socket) libraryDrops() uint64 { return 0 }
+
+// tracesLanes says that a dialled lane needs a recorder to count the library's drops.
+const tracesLanes = true
+
 func (s *socket) info(role string, index int) transport.SocketInfo {
 	return transport.SocketInfo{
 		Plane: transport.PlaneQUIC, Role: role, Lane: index, Port: s.LocalAddr().(*net.UDPAddr).Port,

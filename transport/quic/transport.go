@@ -21,7 +21,7 @@ type Transport struct {
 	log    *slog.Logger
 	seldom base.Seldom // for what peers do wrong
 	tally  base.Tally
-	drops  atomic.Uint64 // packets dropped inside quic-go
+	drops  atomic.Uint64 // packets dropped inside quic-go, as the recorders saw it
 	blocks blocks        // receive buffers for GRO
 
 	ctx    context.Context // ends with Close
@@ -36,7 +36,7 @@ type Transport struct {
 }
 
 // packets are the counts of QUIC packets of lanes.
-type packets struct{ in, out, lost uint64 }
+type packets struct{ in, out, lost, dropped uint64 }
 
 var _ transport.Transport = (*Transport)(nil)
 
@@ -119,6 +119,9 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 	}
 	cfg := t.quicConfig(s.recvGranted)
 	cfg.MaxIncomingStreams = -1
+	if !tracesLanes {
+		cfg.Tracer = nil
+	}
 	tr := t.over(s)
 	conn, err := tr.Dial(ctx, remote, transport.ClientTLS(t.cfg.Identity, req), cfg)
 	if err != nil {
@@ -192,16 +195,20 @@ func (t *Transport) add(l *lane) bool {
 func (t *Transport) forget(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.past.add(l.conn)
+	t.past.add(l.conn, l.sock)
 	delete(t.lanes, l)
 	t.wg.Done()
 }
 
-func (p *packets) add(c *quicgo.Conn) {
+// add counts a connection and the socket that it has for itself, if any.
+func (p *packets) add(c *quicgo.Conn, own *socket) {
 	s := c.ConnectionStats()
 	p.in += s.PacketsReceived
 	p.out += s.PacketsSent
 	p.lost += s.PacketsLost
+	if own != nil {
+		p.dropped += own.libraryDrops()
+	}
 }
 
 // Counters implements transport.Transport. PacketsLost may go down by a few: a packet that counted as lost may still be
@@ -211,11 +218,11 @@ func (t *Transport) Counters() transport.Counters {
 	t.mu.Lock()
 	p := t.past
 	for l := range t.lanes {
-		p.add(l.conn)
+		p.add(l.conn, l.sock)
 	}
 	t.mu.Unlock()
 	c.PacketsIn, c.PacketsOut, c.PacketsLost = p.in, p.out, p.lost
-	c.LibraryDrops = t.drops.Load()
+	c.LibraryDrops = t.drops.Load() + p.dropped
 	return c
 }
 
