@@ -32,7 +32,7 @@ func (s *socket) pace() {
 	for i := 0; ; i++ {
 		received := int64(c.ConnectionStats().PacketsReceived)
 		queued := in - received - s.skew
-		if queued < 0 {
+		if queued < 0 { // a datagram that came before its keys counts twice
 			s.skew += queued
 		}
 		if queued <= queueHigh || c.Context().Err() != nil {

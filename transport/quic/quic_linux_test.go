@@ -463,7 +463,8 @@ func TestBulkIsNotDroppedInsideTheLibrary(t *testing.T) {
 	}
 	received := a.Counters().PacketsIn
 	as := a.Sockets()[0]
-	if lib := a.Counters().LibraryDrops; lib != 0 || as.PacketsIn < received || as.PacketsIn-received > 256 {
+	// Equal but for what is queued now, and for a few of the handshake that the connection counts twice.
+	if lib := a.Counters().LibraryDrops; lib != 0 || as.PacketsIn+16 < received || as.PacketsIn > received+256 {
 		t.Errorf("%d library drops, %d datagrams read, %d received, %d kernel drops, %d lost", lib, as.PacketsIn, received, as.Drops, b.Counters().PacketsLost)
 	}
 }

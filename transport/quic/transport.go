@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	quicgo "github.com/quic-go/quic-go"
 
@@ -170,9 +171,12 @@ func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, er
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // without the address, which stands below
 	}
+	until, bounded := ctx.Deadline()
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
+	case bounded && time.Now().After(until):
+		err = context.DeadlineExceeded // seen before the context's own timer
 	case errors.As(err, &idle), errors.As(err, &handshake), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		err = fmt.Errorf("no answer within %v: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
 	}

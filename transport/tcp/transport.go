@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -122,9 +123,14 @@ func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, er
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // without the address, which stands below
 	}
-	if ctx.Err() != nil {
+	until, bounded := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	case bounded && time.Now().After(until):
+		// The socket's own deadline is the context's and may be seen before it.
+		err = context.DeadlineExceeded
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
 	}
 	return fmt.Errorf("transport: dial %s lane %d at %s: %w", t.plane, req.Lane, req.Address, err)
