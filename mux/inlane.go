@@ -51,7 +51,7 @@ func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
 	default: // DATA, DATA_MORE
 		switch s.state {
 		case inLive:
-			err = s.data(h, body)
+			err = s.data(l, h, body)
 		case inMinted:
 			l.node.stats.drops.add(dropEarly)
 		default:

@@ -65,8 +65,16 @@ func (k *inLink) set(index uint32, s *InStream) {
 	pages[index/slotPage][index%slotPage].Store(s)
 }
 
+// MintOptions are the time bounds of a stream; zero means none. The Receiver's ticker watches them, so they are exact to a
+// quarter of a second.
+type MintOptions struct {
+	TimeLeft    time.Duration // until the whole stream must have ended; it travels in the terms
+	FirstRecord time.Duration // until the first record must be here
+	Inactivity  time.Duration // between two records
+}
+
 // mint takes a slot and a lane for a new stream.
-func (k *inLink) mint(timeLeft time.Duration) (*InStream, error) {
+func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -91,10 +99,18 @@ func (k *inLink) mint(timeLeft time.Duration) (*InStream, error) {
 	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint64(window), lane: l, charged: true,
 		lastLane: l.info.Plane, lastIndex: l.index}
 	s.element.owner = s
+	now := k.now()
+	if o.TimeLeft > 0 {
+		s.endBy = now + int64(o.TimeLeft)
+	}
+	if o.FirstRecord > 0 {
+		s.firstBy = now + int64(o.FirstRecord)
+	}
+	s.inactivity = int64(o.Inactivity)
 	s.ready, s.taken = s.room[0][:0], s.room[1][:0]
 	s.terms = wire.AppendTerms(make([]byte, 0, wire.TermsSize), &wire.Terms{
 		Frontend: [16]byte(k.cfg.ID), Worker: [16]byte(k.peer.id), Link: k.id, Slot: s.slot, Number: s.number, Key: s.key,
-		Serial: l.serial, Window: uint32(window), TimeLeft: timeLeft,
+		Serial: l.serial, Window: uint32(window), TimeLeft: o.TimeLeft,
 	})
 	k.set(index, s)
 	l.opened()
@@ -225,7 +241,7 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 // place moves a stream without a lane to l: RESUME from what was received, with STOP and KILL as they are due. The locks of
 // link and stream are held.
 func (k *inLink) place(s *InStream, l *lane) {
-	s.lane = l
+	s.lane, s.cut = l, false
 	s.lastLane, s.lastIndex = l.info.Plane, l.index
 	l.opened()
 	s.wants = 0
@@ -295,6 +311,46 @@ func (k *inLink) lose(why string) {
 	for _, s := range ended {
 		s.deliver()
 	}
+}
+
+// retryAfter is how long a link may be without a lane before requests that have no record yet are told.
+const retryAfter = 500 * time.Millisecond
+
+// checkTimes ends the streams whose time is up, and tells those without a record that the link is down.
+func (k *inLink) checkTimes(now int64, late time.Duration) {
+	var flush []*lane
+	var ended []*InStream
+	k.mu.Lock()
+	down := k.downAt != 0 && now-k.downAt >= int64(retryAfter)
+	k.each(func(s *InStream) {
+		if late > 0 { // this process was stopped: the worker was not silent
+			s.firstBy, s.lastData = later(s.firstBy, late), later(s.lastData, late)
+		}
+		if l, over := s.overdue(now); over {
+			ended = append(ended, s)
+			if l != nil {
+				flush = append(flush, l)
+			}
+		}
+		if down && !s.cut && s.records == 0 {
+			s.cut = true
+			s.rouse()
+		}
+	})
+	k.mu.Unlock()
+	for _, l := range flush {
+		l.flush(writeUrgent)
+	}
+	for _, s := range ended {
+		s.deliver()
+	}
+}
+
+func later(at int64, by time.Duration) int64 {
+	if at == 0 {
+		return 0
+	}
+	return at + int64(by)
 }
 
 // up says whether a lane is up.

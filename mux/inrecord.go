@@ -24,12 +24,13 @@ func (s *InStream) open(number, key uint64) (bool, error) {
 }
 
 // data takes a DATA or DATA_MORE. The lock is held.
-func (s *InStream) data(h wire.Header, body []byte) error {
+func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	size := uint64(wire.HeaderSize + len(body))
 	if s.received+size-s.reported > s.window {
 		return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("overruns the window of %d bytes: %d received, %d reported as consumed", s.window, s.received+size, s.reported)}
 	}
 	s.received += size
+	s.lastData = l.lastRecv.Load()
 	if h.Kind == wire.DataMore {
 		if len(s.assembly)+len(body) > s.link.cfg.MaxRecord {
 			return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("makes a record of more than %d bytes", s.link.cfg.MaxRecord)}
@@ -112,10 +113,18 @@ func (s *InStream) deliver() {
 		s.mu.Unlock()
 		return
 	}
-	if s.readyN == 0 && s.end == nil {
-		s.mu.Unlock()
+	if s.inSink || s.readyN == 0 && s.end == nil {
+		s.mu.Unlock() // a call that is under way looks again for an end
 		return
 	}
+	for again := true; again; {
+		again = s.callSink()
+	}
+}
+
+// callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
+// it says so.
+func (s *InStream) callSink() (again bool) {
 	s.inSink = true
 	s.view(s.ready)
 	sink, views, end := s.sink, s.views, s.end
@@ -130,22 +139,26 @@ func (s *InStream) deliver() {
 
 	s.mu.Lock()
 	s.inSink = false
-	var l *lane
-	switch {
-	case took || s.closed:
-		if cap(s.ready) > shrinkAbove {
-			s.ready = s.room[0][:0]
-		}
-		s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
-		l = s.credit()
-		if end != nil {
-			s.uncharge()
-		}
-	default:
+	if !took && !s.closed {
 		s.pulled = true
+		s.mu.Unlock()
+		return false
 	}
+	if cap(s.ready) > shrinkAbove {
+		s.ready = s.room[0][:0]
+	}
+	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
+	l := s.credit()
+	if end != nil {
+		s.uncharge()
+	}
+	again = end == nil && s.end != nil && !s.closed
 	s.mu.Unlock()
 	if l != nil {
 		l.flush(writeFlush)
 	}
+	if again {
+		s.mu.Lock()
+	}
+	return again
 }

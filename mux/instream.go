@@ -3,6 +3,7 @@ package mux
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -70,6 +71,14 @@ type InStream struct {
 	end       *End
 	closed    bool // Close was called
 	charged   bool // the window is committed
+	cut       bool // the link has been down for long while there is no record
+
+	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended, and
+	// how long may pass between records.
+	firstBy    int64
+	endBy      int64
+	inactivity int64
+	lastData   int64
 
 	ready    []byte // records that wait: length u32, payload
 	readyN   int
@@ -165,19 +174,50 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 			s.mu.Unlock()
 			return nil, nil
 		}
-		if s.wake == nil {
-			s.wake = make(chan struct{}, 1)
+		if err := s.await(ctx); err != nil {
+			return nil, err
 		}
-		s.waiting = true
-		s.mu.Unlock()
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			s.mu.Lock()
-			s.waiting = false
+	}
+}
+
+// ErrLinkDown is what Wait returns when the link has been without a lane for so long that a request that has no record yet
+// is better sent elsewhere.
+var ErrLinkDown = errors.New("mux: the link to the worker is down")
+
+// Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
+// or ctx's error.
+func (s *InStream) Wait(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if s.readyN > 0 || s.end != nil {
 			s.mu.Unlock()
-			return nil, ctx.Err()
+			return nil
 		}
+		if s.cut && s.lane == nil {
+			s.mu.Unlock()
+			return ErrLinkDown
+		}
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits to be woken. The lock is held and let go.
+func (s *InStream) await(ctx context.Context) error {
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	s.waiting = true
+	s.mu.Unlock()
+	select {
+	case <-s.wake:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		s.waiting = false
+		s.mu.Unlock()
+		return ctx.Err()
 	}
 }
 
@@ -289,11 +329,35 @@ func (s *InStream) finish(end End) {
 	end.Records, end.Bytes = s.records, s.bytes
 	s.end = &end
 	s.link.stats.end(end.Type)
+	s.rouse()
+}
+
+// rouse wakes the consumer if it waits. The lock is held; the send never waits.
+func (s *InStream) rouse() {
 	if s.waiting {
 		s.waiting = false
 		s.link.stats.wakes.Add(1)
 		signal(s.wake)
 	}
+}
+
+// overdue ends a stream whose time is up and returns the lane to flush. The lock is held.
+func (s *InStream) overdue(now int64) (l *lane, late bool) {
+	if s.end != nil {
+		return nil, false
+	}
+	text := ""
+	switch {
+	case s.endBy != 0 && now >= s.endBy:
+		text = "the request's deadline has passed"
+	case s.firstBy != 0 && s.records == 0 && now >= s.firstBy:
+		text = "no first record in time"
+	case s.inactivity != 0 && s.records > 0 && now-s.lastData >= s.inactivity:
+		text = "no further record in time"
+	default:
+		return nil, false
+	}
+	return s.kill(End{Type: EndDeadline, Text: text}), true
 }
 
 // uncharge gives the window back to the total. The lock is held.

@@ -147,7 +147,7 @@ func TestKillBeforeAndAfterTheFirstRecord(t *testing.T) {
 	_ = in2.Close()
 	<-out2.Done()
 	// A KILL that comes before the request refuses it.
-	in3, err := p.recv.Mint(t.Context(), p.id, 0)
+	in3, err := p.recv.Mint(t.Context(), p.id, MintOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestWindowStopsOnlyItsOwnStream(t *testing.T) {
 func TestLaneDeathsLoseNothing(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inline=%t", try), func(t *testing.T) {
-			p := newPair(t, pairConfig{recv: Config{Lanes: 4}, mem: memory.Config{TryWrite: try}})
+			p := newPair(t, pairConfig{recv: Config{Lanes: 4, ResumeTimeout: time.Second}, send: Config{Hold: 2 * time.Second}, mem: memory.Config{TryWrite: try}})
 			stop := make(chan struct{})
 			var killer sync.WaitGroup
 			killer.Go(func() {

@@ -121,7 +121,7 @@ func (p *pair) open(t testing.TB) (*InStream, *OutStream) {
 	var in *InStream
 	waitFor(t, "a lane to mint on", func() bool {
 		var err error
-		if in, err = p.recv.Mint(t.Context(), p.id, 0); err != nil && !errors.Is(err, ErrNoLink) {
+		if in, err = p.recv.Mint(t.Context(), p.id, MintOptions{}); err != nil && !errors.Is(err, ErrNoLink) {
 			t.Fatal(err)
 		}
 		return err == nil

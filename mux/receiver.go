@@ -161,9 +161,9 @@ func (r *Receiver) peer(id transport.NodeID) *peer {
 	return r.peers[id]
 }
 
-// Mint opens a stream from a node that is up. timeLeft (0: none) travels in the terms. It fails with ErrNoLink, ErrBusy,
+// Mint opens a stream from a node that is up. It fails with ErrNoLink, ErrBusy,
 // ErrDraining or ErrClosed. A peer that is dialled on demand is waited for until ctx ends.
-func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, timeLeft time.Duration) (*InStream, error) {
+func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, o MintOptions) (*InStream, error) {
 	r.mu.Lock()
 	p, draining, closing := r.peers[id], r.draining, r.closing
 	r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, timeLeft time.
 	if k == nil {
 		return nil, fmt.Errorf("%w: to node %s: %v", ErrNoLink, id, p.state().Err)
 	}
-	return k.mint(timeLeft)
+	return k.mint(o)
 }
 
 // Await waits until a lane to the node is up.
@@ -250,6 +250,8 @@ func (r *Receiver) Peers() []PeerState {
 
 // tick runs the Receiver's timers.
 func (r *Receiver) tick(now int64, late time.Duration) {
+	const quarter = int64(250 * time.Millisecond)
+	times := late > 0 || now/quarter != (now-int64(tickEvery))/quarter // visits every stream, so not at each tick
 	for _, p := range r.snapshotPeers() {
 		k := p.link.Load()
 		if k == nil {
@@ -262,6 +264,9 @@ func (r *Receiver) tick(now int64, late time.Duration) {
 		}
 		expired := k.downAt != 0 && now-k.downAt >= int64(max(r.cfg.ResumeTimeout, time.Millisecond))
 		k.mu.Unlock()
+		if times {
+			k.checkTimes(now, late)
+		}
 		for _, l := range lanes {
 			l.flushDue(now)
 			l.watch(now, late, true)

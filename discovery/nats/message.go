@@ -88,7 +88,7 @@ func decodeRequest(m *natsio.Msg) (discovery.Request, discovery.Reply) {
 // answers are the words on the wire.
 var answers = map[discovery.Answer]string{
 	discovery.Accepted: "accepted", discovery.Busy: "busy", discovery.Draining: "draining",
-	discovery.Unsupported: "unsupported", discovery.BadRequest: "bad-request",
+	discovery.Unsupported: "unsupported", discovery.BadRequest: "bad-request", discovery.Stale: "stale",
 }
 
 // reasonMax keeps a reply small whatever a handler says.

@@ -1,0 +1,201 @@
+package responseplane
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// NodeID names one life of a process.
+type NodeID = transport.NodeID
+
+// Descriptor is what a frontend must know of a worker process to reach it. It marshals to JSON.
+type Descriptor = discovery.Node
+
+// DialMode says when a Frontend connects to a worker.
+type DialMode int
+
+const (
+	// DialEager connects as soon as a worker is known. The default.
+	DialEager DialMode = iota
+	// DialOnDemand connects at the first response.
+	DialOnDemand
+)
+
+// Router is how Open chooses among the workers of a model.
+type Router string
+
+const (
+	// RouterLeastLoaded takes the one of two random workers with fewer open responses. The default.
+	RouterLeastLoaded Router = "least-loaded"
+	RouterRoundRobin  Router = "round-robin"
+	RouterRandom      Router = "random"
+)
+
+// Defaults of FrontendConfig.
+const (
+	DefaultRetryLimit = 3
+	DefaultAckTimeout = 2 * time.Second
+	DefaultAvoidFor   = 5 * time.Second
+)
+
+// FrontendConfig has the settings of a Frontend. Zero means the default; for durations and counts that can be off,
+// negative means off.
+type FrontendConfig struct {
+	// Identity is the one that the transports were built with; required.
+	Identity *transport.Identity
+	// Name is this process for people.
+	Name string
+	// Transports, one per plane, in order of preference; at least one. The Frontend does not close them.
+	Transports []transport.Transport
+
+	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes and the durations: see mux.Config.
+	Lanes              int
+	PlaneLanes         map[string]int
+	StreamWindow       int
+	MaxBufferedBytes   int64
+	MaxRecordBytes     int
+	KeepAliveInterval  time.Duration
+	IdleTimeout        time.Duration
+	ActivePingInterval time.Duration
+	ResumeTimeout      time.Duration
+	BatchGapMax        time.Duration
+	NoUrgent           bool
+	Dial               DialMode
+
+	// Deliverer and Router are for Open; Mint needs neither.
+	Deliverer discovery.Deliverer
+	Router    Router
+	// RetryLimit is how many further attempts Open makes before the first record: 3 by default, negative for none.
+	RetryLimit int
+	// AckTimeout is how long a worker may take to acknowledge, 2 s by default.
+	AckTimeout time.Duration
+	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default.
+	AvoidFor time.Duration
+
+	// Logger takes what happens to links and workers; nil discards.
+	Logger *slog.Logger
+}
+
+// Validate joins everything that is wrong with the configuration.
+func (c FrontendConfig) Validate() error {
+	var errs []error
+	if c.Identity == nil {
+		errs = append(errs, errors.New("responseplane: FrontendConfig.Identity is missing"))
+	} else if err := c.mux().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(c.Transports) == 0 {
+		errs = append(errs, errors.New("responseplane: FrontendConfig.Transports is empty: a Frontend needs at least one plane"))
+	}
+	switch c.Router {
+	case "", RouterLeastLoaded, RouterRoundRobin, RouterRandom:
+	default:
+		errs = append(errs, fmt.Errorf("responseplane: Router is %q, allowed are %s, %s and %s", c.Router, RouterLeastLoaded, RouterRoundRobin, RouterRandom))
+	}
+	return errors.Join(errs...)
+}
+
+func (c FrontendConfig) mux() mux.Config {
+	return mux.Config{
+		ID: c.Identity.ID, Name: c.Name, Lanes: c.Lanes, PlaneLanes: c.PlaneLanes, Window: c.StreamWindow, MaxBuffered: c.MaxBufferedBytes,
+		MaxRecord: c.MaxRecordBytes, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
+		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
+	}
+}
+
+func (c FrontendConfig) withDefaults() FrontendConfig {
+	set := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&c.AckTimeout, DefaultAckTimeout)
+	set(&c.AvoidFor, DefaultAvoidFor)
+	if c.RetryLimit == 0 {
+		c.RetryLimit = DefaultRetryLimit
+	}
+	if c.Router == "" {
+		c.Router = RouterLeastLoaded
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// WorkerConfig has the settings of a Worker: one per process, however many engines it hosts. Zero means the default.
+type WorkerConfig struct {
+	// Identity is the one that the transports were built with; required.
+	Identity *transport.Identity
+	// Name is this process for people: it stands in its descriptor, in reports and metrics.
+	Name string
+	// Transports, one per plane, in order of preference; at least one. The Worker does not close them.
+	Transports []transport.Transport
+
+	// BindAddr is host:port to listen on; ":0" by default. A fixed port P binds P..P+n-1 on every plane.
+	BindAddr string
+	// AdvertiseAddr is the host that frontends dial; by default the bind host, or for a wildcard the first global unicast
+	// address of this machine.
+	AdvertiseAddr string
+	// ServerEndpoints is how many sockets to listen on, each with its own port: 4 by default, 1 to 64.
+	ServerEndpoints int
+
+	// MaxReplayBytes, MaxStreams and the durations: see mux.Config.
+	MaxReplayBytes     int64
+	MaxStreams         int
+	KeepAliveInterval  time.Duration
+	IdleTimeout        time.Duration
+	ActivePingInterval time.Duration
+	ResumeTimeout      time.Duration
+	BatchGapMax        time.Duration
+	NoUrgent           bool
+
+	// Logger takes what happens to links; nil discards.
+	Logger *slog.Logger
+}
+
+// DefaultServerEndpoints is WorkerConfig.ServerEndpoints when it is zero.
+const DefaultServerEndpoints = 4
+
+// Validate joins everything that is wrong with the configuration.
+func (c WorkerConfig) Validate() error {
+	var errs []error
+	if c.Identity == nil {
+		errs = append(errs, errors.New("responseplane: WorkerConfig.Identity is missing"))
+	} else if err := c.mux().Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(c.Transports) == 0 {
+		errs = append(errs, errors.New("responseplane: WorkerConfig.Transports is empty: a Worker needs at least one plane"))
+	}
+	if c.ServerEndpoints < 0 || c.ServerEndpoints > 64 {
+		errs = append(errs, fmt.Errorf("responseplane: ServerEndpoints is %d, allowed are 1 to 64", c.ServerEndpoints))
+	}
+	return errors.Join(errs...)
+}
+
+func (c WorkerConfig) mux() mux.Config {
+	return mux.Config{
+		ID: c.Identity.ID, Name: c.Name, MaxReplay: c.MaxReplayBytes, MaxStreams: c.MaxStreams, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout,
+		ActivePing: c.ActivePingInterval, ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Logger: c.Logger,
+	}
+}
+
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	if c.BindAddr == "" {
+		c.BindAddr = ":0"
+	}
+	if c.ServerEndpoints == 0 {
+		c.ServerEndpoints = DefaultServerEndpoints
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,340 @@
+package responseplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// Frontend consumes responses of many workers. Methods may be called concurrently.
+type Frontend struct {
+	cfg  FrontendConfig
+	recv *mux.Receiver
+	turn atomic.Uint64 // of the round-robin router
+
+	mu      sync.RWMutex
+	workers map[string]*workerEntry
+	models  map[string][]*workerEntry
+	nodes   map[NodeID]*nodeEntry
+}
+
+// workerEntry is one worker as the router sees it.
+type workerEntry struct {
+	rec   discovery.Worker
+	node  NodeID
+	open  atomic.Int64 // responses that are open there from this Frontend
+	avoid atomic.Int64 // unix nanoseconds until which others are preferred
+	gone  atomic.Bool
+}
+
+// nodeEntry is one worker process and the workers on it that a registry names.
+type nodeEntry struct {
+	name    string
+	workers int
+	manual  bool      // added by AddPeer
+	unused  time.Time // since when no worker names it
+}
+
+// NewFrontend makes a Frontend. It dials nobody before it knows somebody.
+func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	recv, err := mux.NewReceiver(cfg.mux(), cfg.Transports...)
+	if err != nil {
+		return nil, err
+	}
+	return &Frontend{cfg: cfg, recv: recv, workers: make(map[string]*workerEntry), models: make(map[string][]*workerEntry), nodes: make(map[NodeID]*nodeEntry)}, nil
+}
+
+// AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
+// not hold or shares no plane with this Frontend. Adding it again replaces its addresses.
+func (f *Frontend) AddPeer(d Descriptor) error {
+	id, err := f.addNode(d)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.nodes[id].manual = true
+	f.mu.Unlock()
+	return nil
+}
+
+func (f *Frontend) addNode(d Descriptor) (NodeID, error) {
+	if err := d.Validate(); err != nil {
+		return NodeID{}, err
+	}
+	id, err := transport.ParseNodeID(d.ID)
+	if err != nil {
+		return NodeID{}, err
+	}
+	p := mux.Peer{ID: id, Name: d.Name}
+	for _, plane := range d.Planes {
+		p.Planes = append(p.Planes, mux.PeerPlane{Plane: plane.Name, Endpoints: plane.Endpoints})
+	}
+	f.mu.Lock()
+	n := f.nodes[id]
+	if n == nil {
+		n = &nodeEntry{}
+		f.nodes[id] = n
+	}
+	n.name = d.Name
+	f.mu.Unlock()
+	return id, f.recv.AddPeer(p)
+}
+
+// RemovePeer forgets a worker process: its open responses end as lost. It waits for the lanes' goroutines.
+func (f *Frontend) RemovePeer(id NodeID) {
+	f.mu.Lock()
+	delete(f.nodes, id)
+	f.mu.Unlock()
+	f.recv.RemovePeer(id)
+}
+
+// AwaitPeer waits until a lane to the process is up.
+func (f *Frontend) AwaitPeer(ctx context.Context, id NodeID) error { return f.recv.Await(ctx, id) }
+
+// PeerStatus describes a worker process.
+type PeerStatus = mux.PeerState
+
+// Peers describes all worker processes that are known.
+func (f *Frontend) Peers() []PeerStatus { return f.recv.Peers() }
+
+// Follow keeps workers and peers in step with a registry until ctx ends or the registry closes its watch. It blocks. A
+// worker that leaves the registry is not routed to any more; its open responses go on.
+func (f *Frontend) Follow(ctx context.Context, reg discovery.Registry) error {
+	events, err := reg.Watch(ctx)
+	if err != nil {
+		return fmt.Errorf("responseplane: watch the registry: %w", err)
+	}
+	reap := time.NewTicker(reapEvery)
+	defer reap.Stop()
+	for {
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return ctx.Err()
+			}
+			if e.Kind == discovery.Closed {
+				return errors.Join(ctx.Err(), e.Err)
+			}
+			f.apply(e)
+		case <-reap.C:
+			f.reap(time.Now())
+		}
+	}
+}
+
+// apply takes one event of a registry.
+func (f *Frontend) apply(e discovery.Event) {
+	switch e.Kind {
+	case discovery.Put:
+		if err := f.putWorker(e.Worker); err != nil {
+			f.cfg.Logger.Error("a worker's record cannot be used", "worker", e.Worker.ID, "error", err)
+		}
+	case discovery.Delete:
+		f.dropWorker(e.Worker.ID)
+	case discovery.Invalid:
+		f.cfg.Logger.Error("a record in the registry does not hold; the last good one stays", "worker", e.Worker.ID, "error", e.Err)
+	}
+}
+
+func (f *Frontend) putWorker(rec discovery.Worker) error {
+	node, err := f.addNode(rec.Node)
+	var noPlane *mux.NoPlaneError
+	if err != nil && !errors.As(err, &noPlane) {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeLocked(rec.ID)
+	w := &workerEntry{rec: rec, node: node}
+	f.workers[rec.ID] = w
+	for _, m := range rec.Models {
+		f.models[m] = append(f.models[m], w)
+	}
+	f.nodes[node].workers++
+	return err // a worker that shares no plane is known, is not routed to, and its error is said
+}
+
+func (f *Frontend) dropWorker(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeLocked(id)
+}
+
+// removeLocked takes a worker out of routing. The lock is held.
+func (f *Frontend) removeLocked(id string) {
+	w := f.workers[id]
+	if w == nil {
+		return
+	}
+	w.gone.Store(true)
+	delete(f.workers, id)
+	for _, m := range w.rec.Models {
+		rest := slices.DeleteFunc(slices.Clone(f.models[m]), func(o *workerEntry) bool { return o == w })
+		if len(rest) == 0 {
+			delete(f.models, m)
+		} else {
+			f.models[m] = rest
+		}
+	}
+	if n := f.nodes[w.node]; n != nil {
+		if n.workers--; n.workers == 0 {
+			n.unused = time.Now()
+		}
+	}
+}
+
+const (
+	reapEvery = 5 * time.Second
+	// reapAfter is how long a process that no worker names is still dialled: a registry may only have lost it for a moment.
+	reapAfter = time.Minute
+)
+
+// reap forgets processes that no worker has named for a while and that carry no response.
+func (f *Frontend) reap(now time.Time) {
+	var gone []NodeID
+	f.mu.Lock()
+	for id, n := range f.nodes {
+		if n.workers > 0 || n.manual || now.Sub(n.unused) < reapAfter {
+			continue
+		}
+		if st, ok := f.recv.State(id); !ok || st.Streams == 0 {
+			gone = append(gone, id)
+			delete(f.nodes, id)
+		}
+	}
+	f.mu.Unlock()
+	for _, id := range gone {
+		f.recv.RemovePeer(id)
+	}
+}
+
+// MintOptions are the time bounds of a response that is minted for an own request path; zero means none.
+type MintOptions = mux.MintOptions
+
+// Mint opens a response from a worker process for a request path of your own: put Response.Terms into the request, and the
+// worker's Attach finds its way back. Whatever goes wrong with the request, Close the response. It fails with an *Error
+// (busy, draining, no link), ErrClosed or ctx's error.
+func (f *Frontend) Mint(ctx context.Context, node NodeID, o MintOptions) (*Response, error) {
+	in, err := f.recv.Mint(ctx, node, o)
+	if err != nil {
+		return nil, asMint(err, "", node)
+	}
+	return &Response{in: in, f: f, node: node, name: f.nodeName(node)}, nil
+}
+
+func (f *Frontend) nodeName(id NodeID) string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if n := f.nodes[id]; n != nil {
+		return n.name
+	}
+	return ""
+}
+
+// Models lists the models of the workers that are known, sorted.
+func (f *Frontend) Models() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	models := make([]string, 0, len(f.models))
+	for m := range f.models {
+		models = append(models, m)
+	}
+	slices.Sort(models)
+	return models
+}
+
+// WorkerStatus describes one worker.
+type WorkerStatus struct {
+	ID        string   `json:"id"`
+	Models    []string `json:"models"`
+	Node      string   `json:"node"`
+	Name      string   `json:"name"` // of its process
+	Reachable bool     `json:"reachable"`
+	Avoided   bool     `json:"avoided"`
+	Open      int64    `json:"open"` // responses from this Frontend
+	Err       string   `json:"error,omitempty"`
+}
+
+// Workers describes all workers that are known, ordered by id.
+func (f *Frontend) Workers() []WorkerStatus {
+	peers := make(map[NodeID]mux.PeerState)
+	for _, p := range f.recv.Peers() {
+		peers[p.ID] = p
+	}
+	now := time.Now().UnixNano()
+	f.mu.RLock()
+	all := make([]WorkerStatus, 0, len(f.workers))
+	for _, w := range f.workers {
+		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoid.Load() > now, Open: w.open.Load()}
+		p, ok := peers[w.node]
+		st.Reachable = ok && p.Up && !p.Draining
+		if !ok {
+			st.Err = "no plane in common"
+		} else if p.Err != nil {
+			st.Err = p.Err.Error()
+		}
+		all = append(all, st)
+	}
+	f.mu.RUnlock()
+	slices.SortFunc(all, func(a, b WorkerStatus) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Counts is how many workers are known and how many of them can be reached.
+func (f *Frontend) Counts() (known, reachable int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	up := make(map[NodeID]bool, len(f.nodes))
+	for id := range f.nodes {
+		up[id] = f.recv.Up(id)
+	}
+	for _, w := range f.workers {
+		if up[w.node] {
+			reachable++
+		}
+	}
+	return len(f.workers), reachable
+}
+
+// Ready is nil when at least one worker can be reached, else it says what is missing.
+func (f *Frontend) Ready() error {
+	known, reachable := f.Counts()
+	switch {
+	case reachable > 0:
+		return nil
+	case known == 0:
+		return errors.New("responseplane: no worker is known")
+	}
+	for _, w := range f.Workers() {
+		if w.Err != "" {
+			return fmt.Errorf("responseplane: none of %d workers can be reached; worker %s: %s", known, w.ID, w.Err)
+		}
+	}
+	return fmt.Errorf("responseplane: none of %d workers can be reached", known)
+}
+
+// Stats is a snapshot of the plane's counters.
+func (f *Frontend) Stats() Stats { return f.recv.Stats() }
+
+// Drain opens no more responses and waits until every one has ended.
+func (f *Frontend) Drain(ctx context.Context) error { return f.recv.Drain(ctx) }
+
+// Close ends what is open as lost, closes the lanes and joins every goroutine. Idempotent.
+func (f *Frontend) Close() error { return f.recv.Close() }

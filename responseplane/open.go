@@ -1,0 +1,217 @@
+package responseplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/mux"
+)
+
+// Request is what Open sends to a worker.
+type Request struct {
+	ID    string // for logs and metrics at both ends
+	Model string
+	// Worker names one worker by its id; empty lets the router choose among those of Model.
+	Worker  string
+	Payload []byte
+	Header  map[string]string // carried along; may be nil
+	// FirstRecordTimeout and InactivityTimeout bound the wait for the first record (of each attempt) and between records,
+	// exact to a quarter of a second; 0 = none. The deadline of Open's ctx bounds the whole response.
+	FirstRecordTimeout time.Duration
+	InactivityTimeout  time.Duration
+}
+
+// Open chooses a worker, delivers the request, and returns the response once its first record or its end is there. Before
+// the first record everything that may pass is tried again elsewhere, up to RetryLimit times: no responders, a refusal, no
+// acknowledgement in time, a link that is down, a first record that does not come. Each attempt is a new stream, and the
+// old one is killed first: two workers may run a request, only one is heard. The error is an *Error, or ctx's.
+//
+// A response that completed without a record, and one that failed after its first record, are returned without an error.
+func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
+	if f.cfg.Deliverer == nil {
+		return nil, errors.New("responseplane: Open needs FrontendConfig.Deliverer; with a request path of your own use Mint")
+	}
+	var tried []*workerEntry
+	var last error
+	for attempt := 0; ; attempt++ {
+		w, err := f.pick(req, tried)
+		if err != nil {
+			if last != nil {
+				err = last // why the ones that were there did not do says more
+			}
+			return nil, err
+		}
+		r, err := f.attempt(ctx, w, req)
+		if err == nil {
+			r.retries = attempt
+			return r, nil
+		}
+		var e *Error
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !errors.As(err, &e) || !e.Retryable() || attempt >= f.cfg.RetryLimit {
+			return nil, err
+		}
+		if e.Code != CodeBusy { // a full worker is not a bad one
+			w.avoid.Store(time.Now().Add(f.cfg.AvoidFor).UnixNano())
+		}
+		f.cfg.Logger.Debug("attempt failed, trying elsewhere", "request", req.ID, "worker", w.rec.ID, "attempt", attempt, "error", err)
+		tried, last = append(tried, w), err
+	}
+}
+
+// attempt is one stream at one worker. On failure the stream is given back, which kills it.
+func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*Response, error) {
+	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
+	if d, ok := ctx.Deadline(); ok {
+		o.TimeLeft = max(time.Until(d), time.Microsecond)
+	}
+	in, err := f.recv.Mint(ctx, w.node, o)
+	if err != nil {
+		return nil, asMint(err, w.rec.ID, w.node)
+	}
+	w.open.Add(1)
+	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w}
+	if err := f.deliver(ctx, w, r, req); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	if err := in.Wait(ctx); err != nil {
+		_ = r.Close()
+		if errors.Is(err, mux.ErrLinkDown) {
+			return nil, &Error{Kind: EndLost, Text: err.Error(), Worker: w.rec.ID, Node: w.node, cause: err}
+		}
+		return nil, err
+	}
+	if end := in.End(); end != nil && end.Type != mux.EndComplete && end.Records == 0 {
+		err := r.ended(end)
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// deliver hands the request over and takes the acknowledgement. A stream that the worker has opened meanwhile is
+// acknowledged, whatever became of the reply.
+func (f *Frontend) deliver(ctx context.Context, w *workerEntry, r *Response, req Request) error {
+	actx, cancel := context.WithTimeout(ctx, f.cfg.AckTimeout)
+	defer cancel()
+	reply, err := f.cfg.Deliverer.Deliver(actx, w.rec.ID, discovery.Request{ID: req.ID, Terms: r.Terms(), Payload: req.Payload, Header: req.Header})
+	if err != nil {
+		if r.in.Opened() {
+			return nil
+		}
+		return f.asDelivery(ctx, w, err)
+	}
+	code := CodeBadRequest
+	switch reply.Answer {
+	case discovery.Accepted:
+		return nil
+	case discovery.Busy:
+		code = CodeBusy
+	case discovery.Draining:
+		code = CodeDraining
+	case discovery.Stale:
+		code = CodeNoWorker
+	case discovery.Unsupported:
+		code = CodeUnsupported
+	}
+	return refusal(code, w.rec.ID, w.node, reply.Reason, nil)
+}
+
+func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) error {
+	var size *discovery.SizeError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &size):
+		return refusal(CodeTooLarge, w.rec.ID, w.node, err.Error(), err)
+	case isContext(err):
+		return refusal(CodeNoWorker, w.rec.ID, w.node, fmt.Sprintf("no acknowledgement in %v", f.cfg.AckTimeout), err)
+	}
+	return refusal(CodeNoWorker, w.rec.ID, w.node, err.Error(), err)
+}
+
+// pick chooses a worker that this request has not tried. Workers that just failed are left to the last.
+func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error) {
+	f.mu.RLock()
+	pool := f.models[req.Model]
+	if req.Worker != "" {
+		pool = nil
+		if w := f.workers[req.Worker]; w != nil {
+			pool = []*workerEntry{w}
+		}
+	}
+	f.mu.RUnlock()
+	if len(pool) == 0 {
+		what := fmt.Sprintf("model %q", req.Model)
+		if req.Worker != "" {
+			what = fmt.Sprintf("worker %q", req.Worker)
+		}
+		return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, "no worker is known for "+what, nil)
+	}
+	now := time.Now().UnixNano()
+	fit := func(w *workerEntry, avoided bool) bool {
+		if w.gone.Load() || !avoided && w.avoid.Load() > now {
+			return false
+		}
+		for _, t := range tried {
+			if t == w && len(pool) > 1 {
+				return false
+			}
+		}
+		return f.cfg.Dial == DialOnDemand || f.recv.Up(w.node)
+	}
+	if w := f.choose(pool, fit); w != nil {
+		return w, nil
+	}
+	return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, fmt.Sprintf("none of %d workers can be reached", len(pool)), nil)
+}
+
+// choose applies the policy to the workers that fit; those that are avoided only when nobody else is there.
+func (f *Frontend) choose(pool []*workerEntry, fit func(w *workerEntry, avoided bool) bool) *workerEntry {
+	n := len(pool)
+	start := rand.IntN(n)
+	if f.cfg.Router == RouterRoundRobin {
+		start = int(f.turn.Add(1) % uint64(n))
+	}
+	if f.cfg.Router == RouterLeastLoaded && n > 2 {
+		// Two random ones, the less loaded of them; a few tries before looking at all.
+		for range 4 {
+			a, b := pool[rand.IntN(n)], pool[rand.IntN(n)]
+			if b.open.Load() < a.open.Load() {
+				a, b = b, a
+			}
+			if fit(a, false) {
+				return a
+			}
+			if fit(b, false) {
+				return b
+			}
+		}
+	}
+	for _, avoided := range []bool{false, true} {
+		var best *workerEntry
+		for i := range n {
+			w := pool[(start+i)%n]
+			if !fit(w, avoided) {
+				continue
+			}
+			if f.cfg.Router != RouterLeastLoaded {
+				return w
+			}
+			if best == nil || w.open.Load() < best.open.Load() {
+				best = w
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}

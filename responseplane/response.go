@@ -1,0 +1,115 @@
+package responseplane
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"github.com/laneway-ai/laneway/mux"
+)
+
+// Response is one response at the frontend. One goroutine at a time may call Next or NextBatch; the rest may be called by
+// any. Always Close it.
+type Response struct {
+	in      *mux.InStream
+	f       *Frontend
+	node    NodeID
+	name    string
+	worker  *workerEntry // nil when it was minted for an own request path
+	retries int
+	closed  atomic.Bool
+}
+
+// Terms are what the request must carry to the worker: opaque, about 100 bytes. They must not be changed.
+func (r *Response) Terms() []byte { return r.in.Terms() }
+
+// Worker is the worker's id, "" for a response of Mint.
+func (r *Response) Worker() string {
+	if r.worker == nil {
+		return ""
+	}
+	return r.worker.rec.ID
+}
+
+// Node is the worker's process, NodeName its name for people.
+func (r *Response) Node() NodeID     { return r.node }
+func (r *Response) NodeName() string { return r.name }
+
+// Lane is the plane and index of the lane that carries the response; it can change when a lane dies.
+func (r *Response) Lane() (plane string, lane int) { return r.in.Lane() }
+
+// Retries is how many attempts came before this one.
+func (r *Response) Retries() int { return r.retries }
+
+// Next returns the next record, waiting for it. It is valid until the next call. io.EOF follows the last record of a
+// complete response and of no other; every other end is an *Error. A ctx that ends returns its error and changes nothing:
+// Stop, Kill or Close the response then.
+func (r *Response) Next(ctx context.Context) ([]byte, error) {
+	rec, err := r.in.Next(ctx)
+	return rec, r.wrap(err)
+}
+
+// NextBatch returns all records that are ready, at least one, waiting when there is none: one wake for all of them. They
+// are valid until the next call. With OnRecords it does not wait: nothing and no error says that the sink has the
+// response again.
+func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
+	batch, err := r.in.NextBatch(ctx)
+	return batch, r.wrap(err)
+}
+
+// OnRecords has the records given to sink, on the lane's reader, as they come: no goroutine is woken for them. sink is
+// called once per read, in order, never twice at a time; records are valid during the call; it must not wait. The last
+// call has the end: err is io.EOF for a complete response, else an *Error; before, it is nil. If sink returns false
+// ("not now") the records stay, and NextBatch gives them and all later ones until it finds nothing. Set it before the terms
+// are sent; a response of Open has a record already, which NextBatch gives.
+func (r *Response) OnRecords(sink func(records [][]byte, err error) bool) {
+	r.in.OnRecords(func(records [][]byte, end *mux.End) bool {
+		var err error
+		if end != nil {
+			err = r.ended(end)
+		}
+		return sink(records, err)
+	})
+}
+
+// Trailer is the trailer of the worker's END once the response has ended, else nil.
+func (r *Response) Trailer() []byte {
+	if end := r.in.End(); end != nil {
+		return end.Trailer
+	}
+	return nil
+}
+
+// Stop asks the worker to finish its last output and complete; records go on until then.
+func (r *Response) Stop() { r.in.Stop() }
+
+// Kill ends the response now; it reaches the engine before the first record as well as after it.
+func (r *Response) Kill() { r.in.Kill(mux.End{Type: mux.EndKilled, Text: "killed by the caller"}) }
+
+// Close gives the response back and kills it if it has not ended. Idempotent.
+func (r *Response) Close() error {
+	if r.closed.CompareAndSwap(false, true) && r.worker != nil {
+		r.worker.open.Add(-1)
+	}
+	return r.in.Close()
+}
+
+func (r *Response) ended(end *mux.End) error {
+	if end.Type == mux.EndComplete {
+		return io.EOF
+	}
+	plane, lane := r.in.Lane()
+	return fromEnd(end, r.Worker(), r.node, plane, lane)
+}
+
+func (r *Response) wrap(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	var end *mux.EndError
+	if errors.As(err, &end) {
+		return r.ended(&end.End)
+	}
+	return err
+}
