@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +100,9 @@ func (w Worker) validate(key string) error {
 			return bad("models", "%q is not 1 to 256 bytes", m)
 		}
 	}
+	if w.MaxRunning < 0 {
+		return bad("max_running", "%d is negative", w.MaxRunning)
+	}
 	return w.Node.validate(key)
 }
 
@@ -109,16 +113,21 @@ func (n Node) validate(key string) error {
 	bad := func(field, format string, a ...any) error {
 		return &RecordError{Key: key, Field: field, Err: fmt.Errorf(format, a...)}
 	}
-	if len(n.ID) != 32 {
+	if _, err := hex.DecodeString(n.ID); err != nil || len(n.ID) != 32 {
 		return bad("node.id", "%q is not 32 hex digits", n.ID)
+	}
+	if len(n.Name) > 256 {
+		return bad("node.name", "is %d bytes, expected at most 256", len(n.Name))
 	}
 	if len(n.Planes) == 0 {
 		return bad("node.planes", "is empty")
 	}
+	seen := make(map[string]bool, len(n.Planes))
 	for _, p := range n.Planes {
-		if p.Name == "" {
-			return bad("node.planes.name", "is empty")
+		if p.Name == "" || seen[p.Name] {
+			return bad("node.planes.name", "%q is empty or stands there twice", p.Name)
 		}
+		seen[p.Name] = true
 		if len(p.Endpoints) == 0 || len(p.Endpoints) > 64 {
 			return bad("node.planes.endpoints", "plane %s lists %d endpoints, expected 1 to 64", p.Name, len(p.Endpoints))
 		}
