@@ -64,6 +64,7 @@ const (
 	CodeNoWorker    = "no_worker"
 	CodeUnsupported = "unsupported"
 	CodeBadRequest  = "bad_request"
+	CodeTooLarge    = "too_large" // for the way to the worker
 )
 
 // EndError says that a response ended in another way than complete.

@@ -49,6 +49,7 @@ var ends = []struct {
 	{&EndError{End: EndRefused, Code: CodeNoWorker, Text: "because"}, 503, "service_unavailable", "unavailable", true},
 	{&EndError{End: EndRefused, Code: CodeUnsupported, Text: "because"}, 503, "service_unavailable", "unavailable", true},
 	{&EndError{End: EndRefused, Code: CodeBadRequest, Text: "because"}, 400, "invalid_request_error", "validation", false},
+	{&EndError{End: EndRefused, Code: CodeTooLarge, Text: "because"}, 413, "invalid_request_error", "validation", false},
 	{&EndError{End: EndDeadline, Text: "because"}, 504, "timeout", "timeout", false},
 	{context.DeadlineExceeded, 504, "timeout", "timeout", false},
 	{&EndError{End: EndLost, Text: "because", Worker: "w-3"}, 502, "upstream_error", "lost", false},

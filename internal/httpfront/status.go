@@ -67,6 +67,9 @@ func (s *Server) failure(err error) (*openai.Error, string) {
 		case CodeBadRequest:
 			return &openai.Error{Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: labelValidation,
 				Message: say("the worker could not read the request")}, labelValidation
+		case CodeTooLarge:
+			return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: labelValidation,
+				Message: say("the request is too large for the way to the worker")}, labelValidation
 		}
 		return s.unavailable(say("no worker can take the request, try again later"))
 	case EndDeadline:

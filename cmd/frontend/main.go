@@ -1,0 +1,19 @@
+// Command frontend serves the OpenAI API over a cluster of workers: it finds them in etcd, hands them requests over NATS, and takes their
+// tokens from the response plane.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+)
+
+func main() {
+	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
+	f := declare(app)
+	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
+		return run(ctx, log, f.settings(), connect)
+	}))
+}

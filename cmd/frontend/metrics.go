@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
+)
+
+// newRegistry has what every process exports: who it is, the Go runtime's and the kernel's view of it, and the host's UDP drops.
+func newRegistry(name string) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "laneway_process_info", Help: "1; says which process this is.",
+		ConstLabels: prometheus.Labels{"role": "frontend", "name": name},
+	})
+	info.Set(1)
+	reg.MustRegister(info, udpDrops{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}
+
+var rcvbufErrors = prometheus.NewDesc("laneway_host_udp_rcvbuf_errors_total",
+	"Datagrams that the kernel dropped because a UDP socket's receive buffer was full, in this network namespace.", nil, nil)
+
+// udpDrops reads the kernel's counter when it is scraped. Where it cannot be read there is no such metric, rather than a zero.
+type udpDrops struct{}
+
+func (udpDrops) Describe(ch chan<- *prometheus.Desc) { ch <- rcvbufErrors }
+
+func (udpDrops) Collect(ch chan<- prometheus.Metric) {
+	if c, ok := procstat.ReadUDP(procstat.Self); ok {
+		ch <- prometheus.MustNewConstMetric(rcvbufErrors, prometheus.CounterValue, float64(c.RcvbufErrors))
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/discovery/etcd"
+	"github.com/laneway-ai/laneway/discovery/nats"
+	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/responseplane"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// livePlane is the real plane: etcd, NATS, transports and the response plane's frontend.
+type livePlane struct {
+	planeBackend
+	frontend   *responseplane.Frontend
+	transports []transport.Transport
+	failed     chan error
+	undo       []func() error // in the order of construction
+}
+
+// connect builds the plane. What it built before an error it takes down again.
+func connect(ctx context.Context, log *slog.Logger, s settings, _ prometheus.Registerer) (_ plane, err error) {
+	p := &livePlane{failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	identity, err := transport.NewIdentity()
+	if err != nil {
+		return nil, err
+	}
+	if p.transports, err = s.plane.Transports(identity, log); err != nil {
+		return nil, err
+	}
+	for _, t := range p.transports {
+		p.undo = append(p.undo, t.Close)
+	}
+	registry, err := etcd.New(ctx, etcd.Config{Endpoints: s.etcdEndpoints, Namespace: s.namespace, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	p.undo = append(p.undo, registry.Close)
+	deliverer, err := nats.New(ctx, nats.Config{URL: s.natsURL, Namespace: s.namespace, Name: s.name, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	p.undo = append(p.undo, deliverer.Close)
+	if p.frontend, err = responseplane.NewFrontend(s.frontendConfig(identity, p.transports, deliverer, log)); err != nil {
+		return nil, err
+	}
+	p.planeBackend = planeBackend{p.frontend}
+	p.undo = append(p.undo, p.frontend.Close)
+	p.follow(&planeCheck{Registry: registry, planes: s.plane.Planes, failed: p.fail, grace: shareGrace})
+	return p, nil
+}
+
+// follow keeps the frontend in step with the registry until Close.
+func (p *livePlane) follow(registry *planeCheck) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := p.frontend.Follow(ctx, registry); err != nil && ctx.Err() == nil {
+			p.fail(fmt.Errorf("the registry of workers cannot be followed: %w", err))
+		}
+	}()
+	p.undo = append(p.undo, func() error {
+		stop()
+		<-done
+		registry.watches.Wait()
+		return nil
+	})
+}
+
+// fail reports the first reason to give up.
+func (p *livePlane) fail(err error) {
+	select {
+	case p.failed <- err:
+	default:
+	}
+}
+
+func (p *livePlane) Failed() <-chan error { return p.failed }
+
+// Close takes everything down, the last built first.
+func (p *livePlane) Close() error {
+	var errs []error
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		errs = append(errs, p.undo[i]())
+	}
+	p.undo = nil
+	return errors.Join(errs...)
+}
+
+func (p *livePlane) State() planeState {
+	s := planeState{Workers: p.frontend.Workers(), Stats: p.frontend.Stats()}
+	for _, t := range p.transports {
+		s.Sockets = append(s.Sockets, t.Sockets()...)
+	}
+	return s
+}
+
+func (s settings) frontendConfig(id *transport.Identity, transports []transport.Transport, d discovery.Deliverer, log *slog.Logger) responseplane.FrontendConfig {
+	// A flag's 0 means off, the config's 0 its default.
+	off := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	c := responseplane.FrontendConfig{
+		Identity: id, Name: s.name, Transports: transports,
+		Lanes: s.plane.Lanes, PlaneLanes: s.plane.PlaneLanes(),
+		StreamWindow: s.plane.StreamWindow, MaxBufferedBytes: s.maxBuffered,
+		KeepAliveInterval: s.plane.KeepAlive, IdleTimeout: s.plane.Idle, ActivePingInterval: off(s.plane.ActivePing),
+		ResumeTimeout: off(s.plane.Resume), BatchGapMax: off(s.plane.BatchGap), NoUrgent: !s.plane.Urgent,
+		Deliverer: d, Router: responseplane.Router(s.router), RetryLimit: s.retryLimit, Logger: log,
+	}
+	if c.RetryLimit == 0 {
+		c.RetryLimit = -1
+	}
+	if s.plane.DialOnDemand {
+		c.Dial = responseplane.DialOnDemand
+	}
+	return c
+}
+
+var _ httpfront.Backend = (*livePlane)(nil)

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laneway-ai/laneway/internal/admin"
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/httpfront"
+)
+
+// plane is the response plane with its discovery, as this program uses it.
+type plane interface {
+	httpfront.Backend
+	// State is a view of the plane for /debug/plane.
+	State() planeState
+	// Failed delivers one error when the plane cannot go on; nothing otherwise.
+	Failed() <-chan error
+	// Close ends all of it and joins its goroutines.
+	Close() error
+}
+
+// connector builds a plane; it is an argument of run so that tests can play one.
+type connector func(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer) (plane, error)
+
+// errStarting is why a process that has just begun is not ready.
+var errStarting = errors.New("the frontend is starting")
+
+// run is the program's life: listen, connect, serve until ctx ends, drain. Open responses that had to be cut are an error.
+func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (err error) {
+	also := func(close func() error) { err = errors.Join(err, close()) }
+
+	// Both ports first: a port in use should not cost a connection to etcd.
+	l, err := cli.Listen(ctx, "http-addr", s.httpAddr)
+	if err != nil {
+		return err
+	}
+	defer l.Close() // Serve closes it too; that is fine
+	metrics := newRegistry(s.name)
+	var ready atomic.Pointer[func() error]
+	setReady := func(f func() error) { ready.Store(&f) }
+	setReady(func() error { return errStarting })
+	adm, err := admin.Start(ctx, admin.Config{Addr: s.adminAddr, Metrics: metrics, Ready: func() error { return (*ready.Load())() }, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer also(adm.Close)
+
+	p, err := connect(ctx, log, s, metrics)
+	if err != nil {
+		return err
+	}
+	defer also(p.Close)
+	front, err := httpfront.New(s.httpConfig(p, log, metrics))
+	if err != nil {
+		return err
+	}
+	served := make(chan struct{})
+	var serveErr error                                       // after served
+	go func() { serveErr = front.Serve(l); close(served) }() // ends with Drain or Close
+	defer also(func() error {
+		err := front.Close()
+		<-served
+		return err
+	})
+	adm.Handle("GET /debug/plane", debugPlane(s, p, front))
+	setReady(front.Ready)
+	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.namespace, "planes", s.plane.Planes)
+
+	select {
+	case <-ctx.Done():
+	case <-served:
+		return serveErr
+	case err := <-p.Failed():
+		return err
+	}
+	setReady(func() error { return errors.New("the frontend is shutting down") })
+	return drain(log, s, p, front)
+}
+
+// drain ends the service without losing a token, as far as the times allow.
+func drain(log *slog.Logger, s settings, p plane, front *httpfront.Server) error {
+	log.Info("draining", "open_requests", front.Open(), "grace", s.drainGrace, "timeout", s.drainTimeout)
+	if s.drainGrace > 0 {
+		select {
+		case <-time.After(s.drainGrace):
+		case err := <-p.Failed():
+			log.Error("the plane failed while draining", "error", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.drainTimeout)
+	defer cancel()
+	cut, err := front.Drain(ctx)
+	if cut > 0 {
+		err = errors.Join(err, fmt.Errorf("%d open responses did not end within --drain-timeout %v and were cut", cut, s.drainTimeout))
+	}
+	return err
+}
+
+func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Registerer) httpfront.Config {
+	c := httpfront.Config{
+		Backend: p, Logger: log, Metrics: metrics,
+		MaxOpenRequests:   s.maxOpen,
+		KeepAlive:         s.sseKeepAlive,
+		FirstTokenTimeout: s.firstToken, InactivityTimeout: s.inactivity,
+		StopOnDisconnect: s.stopOnDisconnect,
+		OverloadStatus:   s.overloadStatus,
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = -1
+	}
+	return c
+}
