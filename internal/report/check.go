@@ -28,7 +28,7 @@ var (
 	distFields    = []string{"avg", "min", "p50", "p90", "p95", "p99", "p99_9", "max", "std"}
 	// requiredCluster: a run of cmd/cluster, whose config names the plane.
 	requiredCluster = []string{
-		"config.response_plane", "config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
+		"config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
 		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
 		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended", "plane.streams_moved",
 		"plane.plane_records", "holders", "holders_reference",
