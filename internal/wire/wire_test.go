@@ -1,0 +1,243 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden vectors instead of comparing with them")
+
+// vectors are the golden records; docs/wire.md shows the same bytes.
+func vectors() map[string][]byte {
+	node := func(b byte) (id [16]byte) {
+		for i := range id {
+			id[i] = b + byte(i)
+		}
+		return id
+	}
+	slot := MakeSlot(7, 3)
+	hello := &HelloBody{Lowest: 1, Highest: 1, Features: 0, Node: node(0x10), Link: 5, Lane: 2, MaxStreams: 65536, Serial: 9, OwnSecret: node(0x40), PeerSecret: node(0x80)}
+	end := &EndBody{Number: 300, Type: EndFailed, Retryable: true, Code: 1, Records: 2, Bytes: 128, Text: "engine", Trailer: []byte{1, 2, 3}}
+	terms := &Terms{Frontend: node(0x10), Worker: node(0x20), Link: 5, Slot: slot, Number: 300, Key: 0x0123456789abcdef, Serial: 9, Window: 65536, TimeLeft: 1500 * time.Millisecond}
+	return map[string][]byte{
+		"hello":     AppendHello(nil, hello),
+		"ping":      AppendPing(nil, Ping, 0x0102030405060708),
+		"pong":      AppendPing(nil, Pong, 0x0102030405060708),
+		"goaway":    AppendGoAway(nil, AwayUnknownLink, "unknown link"),
+		"open":      AppendOpen(nil, slot, 300, 0x0123456789abcdef),
+		"data":      append(AppendHeader(nil, Data, 5, slot), "hello"...),
+		"data_more": append(AppendHeader(nil, DataMore, 3, slot), "hel"...),
+		"end":       AppendEnd(nil, slot, end),
+		"consumed":  AppendConsumed(nil, slot, 32768),
+		"stop":      AppendNumber(nil, Stop, slot, 300),
+		"kill":      AppendNumber(nil, Kill, slot, 300),
+		"resume":    AppendResume(nil, slot, ResumeBody{Number: 300, Move: 1, Received: 4096, Consumed: 1024}),
+		"terms":     AppendTerms(nil, terms),
+	}
+}
+
+func TestGoldenVectors(t *testing.T) {
+	for name, got := range vectors() {
+		file := filepath.Join("testdata", name+".hex")
+		if *update {
+			if err := os.WriteFile(file, []byte(hex.EncodeToString(got)+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := hex.DecodeString(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s encodes as\n%x, the golden vector is\n%x", name, got, want)
+		}
+		if name == "terms" {
+			reencodeTerms(t, want)
+			continue
+		}
+		if out, err := reencode(want); err != nil || !bytes.Equal(out, want) {
+			t.Errorf("%s: decoded and encoded again is\n%x (%v), expected\n%x", name, out, err, want)
+		}
+	}
+}
+
+// reencode decodes one whole record and encodes what it said.
+func reencode(b []byte) ([]byte, error) {
+	h := ParseHeader(b)
+	if err := h.Check(h.Kind.FromWorker()); err != nil {
+		return nil, err
+	}
+	body := b[HeaderSize : HeaderSize+h.Length]
+	switch h.Kind {
+	case Hello:
+		v, err := ParseHello(body)
+		if err != nil {
+			return nil, err
+		}
+		return AppendHello(nil, &v), nil
+	case Ping, Pong:
+		v, err := ParseUint64(h, body)
+		return AppendPing(nil, h.Kind, v), err
+	case GoAway:
+		code, text, err := ParseGoAway(body)
+		return AppendGoAway(nil, code, text), err
+	case Open:
+		number, key, err := ParseOpen(h.Slot, body)
+		return AppendOpen(nil, h.Slot, number, key), err
+	case Data, DataMore:
+		return append(AppendHeader(nil, h.Kind, len(body), h.Slot), body...), nil
+	case End:
+		v, err := ParseEnd(h.Slot, body)
+		if err != nil {
+			return nil, err
+		}
+		return AppendEnd(nil, h.Slot, &v), nil
+	case Consumed:
+		v, err := ParseUint64(h, body)
+		return AppendConsumed(nil, h.Slot, v), err
+	case Stop, Kill:
+		v, err := ParseUint64(h, body)
+		return AppendNumber(nil, h.Kind, h.Slot, v), err
+	case Resume:
+		v, err := ParseResume(h.Slot, body)
+		return AppendResume(nil, h.Slot, v), err
+	}
+	return nil, errors.New("skipped")
+}
+
+func reencodeTerms(t *testing.T, b []byte) {
+	t.Helper()
+	v, err := ParseTerms(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := AppendTerms(nil, &v); !bytes.Equal(out, b[:TermsSize]) {
+		t.Errorf("terms: decoded and encoded again are\n%x, expected\n%x", out, b)
+	}
+}
+
+func TestHeaderCheck(t *testing.T) {
+	slot := MakeSlot(1, 0)
+	for _, c := range []struct {
+		name       string
+		h          Header
+		fromWorker bool
+		ok         bool
+	}{
+		{"data from a worker", Header{Data, MaxData - HeaderSize, slot}, true, true},
+		{"data from a frontend", Header{Data, 1, slot}, false, false},
+		{"data too long", Header{Data, MaxData - HeaderSize + 1, slot}, true, false},
+		{"kill from a frontend", Header{Kill, 8, slot}, false, true},
+		{"kill from a worker", Header{Kill, 8, slot}, true, false},
+		{"ping with a slot", Header{Ping, 8, slot}, true, false},
+		{"data without a slot", Header{Data, 8, 0}, true, false},
+		{"index 0 with a generation", Header{Data, 8, Slot(3)}, true, false},
+		{"unknown kind", Header{Kind(0x7f), 0, slot}, true, false},
+		{"a kind that is skipped", Header{Kind(0xc1), MaxLength, slot}, true, true},
+		{"end of the longest body", Header{End, MaxEnd, slot}, true, true},
+		{"control too long", Header{Consumed, MaxControl + 1, slot}, false, false},
+	} {
+		var bad *Error
+		err := c.h.Check(c.fromWorker)
+		if (err == nil) != c.ok || err != nil && !errors.As(err, &bad) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestVersionsThatMeet(t *testing.T) {
+	if v, err := MeetVersion(1, 9); err != nil || v != MaxVersion {
+		t.Errorf("1 to 9: %d, %v", v, err)
+	}
+	if _, err := MeetVersion(MaxVersion+1, MaxVersion+1); err == nil {
+		t.Error("a peer that only speaks later versions was met")
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	b := make([]byte, 0, 4096)
+	slot := MakeSlot(1, 1)
+	n := testing.AllocsPerRun(100, func() {
+		b = AppendOpen(b[:0], slot, 1, 2)
+		b = AppendConsumed(b, slot, 3)
+		b = AppendResume(b, slot, ResumeBody{Number: 1})
+		for rest := b; len(rest) > 0; {
+			h := ParseHeader(rest)
+			if h.Kind == Open {
+				_, _, _ = ParseOpen(h.Slot, rest[HeaderSize:HeaderSize+h.Length])
+			}
+			rest = rest[HeaderSize+h.Length:]
+		}
+	})
+	if n != 0 {
+		t.Errorf("encoding and decoding allocates %.0f times", n)
+	}
+}
+
+// FuzzRecord decodes anything: it must not panic, and whatever it accepts must encode to the same bytes.
+func FuzzRecord(f *testing.F) {
+	for _, v := range vectors() {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < HeaderSize {
+			return
+		}
+		h := ParseHeader(b)
+		if h.Kind.Skipped() || h.Check(h.Kind.FromWorker()) != nil || len(b) < HeaderSize+h.Length {
+			return
+		}
+		b = b[:HeaderSize+h.Length]
+		out, err := reencode(b)
+		if err != nil {
+			var bad *Error
+			if !errors.As(err, &bad) {
+				t.Fatalf("an error that is not an *Error: %v", err)
+			}
+			return
+		}
+		switch h.Kind {
+		case Hello: // reserved bytes and a longer tail are ignored
+			b = b[:HeaderSize+HelloSize]
+			clear(b[HeaderSize+42 : HeaderSize+44])
+			clear(b[HeaderSize+88:])
+			PutHeader(b, Hello, HelloSize, 0)
+		case End:
+			b[HeaderSize+9] &= 1 // unknown flags are ignored
+		case GoAway:
+			if h.Length > 2+MaxEndText {
+				return // cut on sending, not on receipt
+			}
+		}
+		if !bytes.Equal(out, b) {
+			t.Fatalf("%s: %x encodes as %x", h.Kind, b, out)
+		}
+	})
+}
+
+// FuzzTerms does the same for terms.
+func FuzzTerms(f *testing.F) {
+	f.Add(vectors()["terms"])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := ParseTerms(b)
+		if err != nil {
+			return
+		}
+		again, err := ParseTerms(AppendTerms(nil, &v))
+		if err != nil || again != v {
+			t.Fatalf("%+v became %+v (%v)", v, again, err)
+		}
+	})
+}
