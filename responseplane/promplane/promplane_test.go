@@ -1,0 +1,151 @@
+package promplane
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/responseplane"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// counted is a transport that only counts.
+type counted struct {
+	plane    string
+	counters transport.Counters
+	sockets  []transport.SocketInfo
+}
+
+func (c counted) Plane() string { return c.plane }
+func (c counted) Dial(context.Context, transport.DialRequest) (transport.Conn, error) {
+	return nil, net.ErrClosed
+}
+func (c counted) Listen(context.Context, string, int) (transport.Listener, error) {
+	return nil, net.ErrClosed
+}
+func (c counted) Sockets() []transport.SocketInfo { return c.sockets }
+func (c counted) Counters() transport.Counters    { return c.counters }
+func (c counted) Close() error                    { return nil }
+
+// scrape registers the collector with a registry that checks what it is given, and returns the exposition.
+func scrape(t *testing.T, c prometheus.Collector) string {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		if !strings.Contains(text, "\n"+l+"\n") {
+			t.Errorf("lacks %q", l)
+		}
+	}
+}
+
+func TestEverythingIsExported(t *testing.T) {
+	s := responseplane.Stats{
+		StreamsOpened: 10, StreamsEnded: map[string]uint64{"complete": 7, "killed": 1}, OpenStreams: 2, ClosingSlots: 3,
+		RecordsIn: 1000, RecordsOut: 28, BytesIn: 60000, BytesOut: 500, Reads: 40, Wakes: 30, SinkCalls: 5, SinkSlow: 1,
+		Writes: map[string]uint64{"flush": 6, "gap": 2}, ForgottenFlushes: 4, StreamsMoved: 9, WindowStalls: 11, Refused: 12,
+		LaneDeaths: map[string]uint64{"peer": 1}, RecordsDropped: map[string]uint64{"stale": 13}, ReplayBytes: 14, CommittedBytes: 15, BufferedBytes: 16,
+		Links: 2,
+		Lanes: []responseplane.LaneStats{
+			{PeerName: "w-0", Plane: "quic", Lane: 0, Serial: 1, Streams: 1, QueueBytes: 100, RTT: 2 * time.Millisecond, RecordsIn: 600},
+			// Another life of the same process, whose name is the same: it must not break the scrape.
+			{PeerName: "w-0", Peer: transport.NodeID{1}, Plane: "quic", Lane: 0, Serial: 1, Streams: 1, QueueBytes: 50, RTT: time.Millisecond, RecordsIn: 100},
+			{Peer: transport.NodeID{2}, Plane: "tls", Lane: 1, Serial: 4, RecordsIn: 200},
+		},
+	}
+	s.RecordsPerWrite[0], s.RecordsPerWrite[3], s.RecordsPerWrite[len(s.RecordsPerWrite)-1] = 5, 2, 1
+	quic := counted{"quic",
+		transport.Counters{PacketsIn: 70, PacketsOut: 71, PacketsLost: 72, LibraryDrops: 73, Dials: 3, DialErrors: 1},
+		[]transport.SocketInfo{
+			{Plane: "quic", Role: transport.RoleLane, Port: 4000, Drops: 5, RecvAsked: 8, RecvGranted: 16, SendAsked: 4, SendGranted: 8},
+			{Plane: "quic", Role: transport.RoleLane, Port: 4000, Drops: 2, RecvAsked: 8, RecvGranted: 16, SendAsked: 4, SendGranted: 8},
+		}}
+	text := scrape(t, New(func() responseplane.Stats { return s }, quic, counted{plane: "tls", counters: transport.Counters{Accepts: 6}}))
+	wantLines(t, text,
+		"laneway_streams_opened_total 10", `laneway_streams_ended_total{end="complete"} 7`, `laneway_streams_ended_total{end="killed"} 1`,
+		"laneway_open_streams 2", "laneway_closing_slots 3",
+		`laneway_records_total{direction="in"} 1000`, `laneway_records_total{direction="out"} 28`,
+		`laneway_bytes_total{direction="in"} 60000`, `laneway_bytes_total{direction="out"} 500`,
+		`laneway_plane_records_total{direction="in",plane="quic"} 700`, `laneway_plane_records_total{direction="in",plane="tls"} 200`,
+		`laneway_lane_writes_total{reason="flush"} 6`, "laneway_lane_reads_total 40", "laneway_consumer_wakes_total 30",
+		"laneway_sink_calls_total 5", "laneway_sink_slow_calls_total 1", "laneway_forgotten_flushes_total 4",
+		`laneway_records_per_write_bucket{le="1"} 5`, `laneway_records_per_write_bucket{le="4"} 5`, `laneway_records_per_write_bucket{le="8"} 7`,
+		`laneway_records_per_write_bucket{le="4096"} 7`, `laneway_records_per_write_bucket{le="+Inf"} 8`,
+		"laneway_records_per_write_sum 28", "laneway_records_per_write_count 8",
+		"laneway_links 2", `laneway_lanes{plane="quic",state="up"} 2`, `laneway_lanes{plane="tls",state="up"} 1`,
+		`laneway_lane_queue_bytes{lane="0",peer="w-0",plane="quic"} 150`, `laneway_lane_streams{lane="0",peer="w-0",plane="quic"} 2`,
+		`laneway_lane_rtt_seconds{lane="0",peer="w-0",plane="quic"} 0.002`, `laneway_lane_streams{lane="1",peer="02000000000000000000000000000000",plane="tls"} 0`,
+		`laneway_lane_deaths_total{reason="peer"} 1`, "laneway_streams_moved_total 9", `laneway_records_dropped_total{reason="stale"} 13`,
+		"laneway_refused_terms_total 12", "laneway_window_stalls_total 11", "laneway_replay_bytes 14", "laneway_committed_bytes 15", "laneway_buffered_bytes 16",
+		`laneway_udp_datagrams_total{direction="in"} 70`, `laneway_udp_datagrams_total{direction="out"} 71`, `laneway_udp_socket_drops_total{port="4000"} 7`,
+		`laneway_udp_buffer_bytes{direction="receive",kind="asked",port="4000"} 8`, `laneway_udp_buffer_bytes{direction="send",kind="granted",port="4000"} 8`,
+		"laneway_quic_library_drops_total 73", "laneway_quic_packets_lost_total 72",
+		`laneway_transport_dials_total{plane="quic"} 3`, `laneway_transport_dial_errors_total{plane="quic"} 1`, `laneway_transport_accepts_total{plane="tls"} 6`,
+	)
+	if strings.Contains(text, `laneway_lane_rtt_seconds{lane="1"`) {
+		t.Error("a round trip that was not measured is exported")
+	}
+
+	// Without transports, and before anything happened.
+	text = scrape(t, New(func() responseplane.Stats { return responseplane.Stats{} }))
+	wantLines(t, text, "laneway_streams_opened_total 0", "laneway_records_per_write_count 0")
+	if strings.Contains(text, "udp") {
+		t.Error("a process without QUIC exports UDP metrics")
+	}
+}
+
+func TestPlaneRecordsOutliveLanes(t *testing.T) {
+	lane := func(plane string, serial, in uint64) responseplane.LaneStats {
+		return responseplane.LaneStats{Plane: plane, Serial: serial, RecordsIn: in}
+	}
+	stats := func(total uint64, lanes ...responseplane.LaneStats) responseplane.Stats {
+		return responseplane.Stats{RecordsIn: total, Lanes: lanes}
+	}
+	p := newPlaneRecords([]string{"quic", "tls"})
+	for i, c := range []struct {
+		s         responseplane.Stats
+		quic, tls uint64
+	}{
+		{stats(0), 0, 0},
+		{stats(10, lane("quic", 1, 10)), 10, 0},
+		{stats(15, lane("tls", 2, 5)), 10, 5}, // the quic lane died, tls took over
+		{stats(22, lane("tls", 2, 8), lane("quic", 3, 4)), 14, 8},
+		{stats(22), 14, 8},
+		{stats(25, lane("quic", 4, 3)), 17, 8},
+	} {
+		if got := p.update(c.s); got["quic"].in != c.quic || got["tls"].in != c.tls || len(got) != 2 {
+			t.Errorf("step %d: %v, want quic %d, tls %d", i, got, c.quic, c.tls)
+		}
+	}
+	// One plane: exact, whatever happened between scrapes.
+	one := newPlaneRecords([]string{"tcp"})
+	one.update(stats(10, responseplane.LaneStats{Plane: "tcp", Serial: 1, RecordsIn: 10}))
+	if got := one.update(stats(500)); got["tcp"].in != 500 || len(got) != 1 {
+		t.Errorf("one plane: %v, want 500", got)
+	}
+}
