@@ -22,6 +22,12 @@ const (
 	EndProtocol = wire.EndProtocol
 )
 
+// WireMin and WireMax are the protocol versions that this code speaks, for a node's record.
+const (
+	WireMin = wire.MinVersion
+	WireMax = wire.MaxVersion
+)
+
 // EndTypes lists every type of end.
 func EndTypes() []EndType { return wire.EndTypes() }
 

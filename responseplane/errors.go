@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/mux"
 )
 
@@ -15,17 +14,17 @@ type EndKind uint8
 
 // Kinds of ends.
 const (
-	EndComplete = EndKind(wire.EndComplete) // all records came, counted
-	EndFailed   = EndKind(wire.EndFailed)   // the worker failed it, with a Code
-	EndStopped  = EndKind(wire.EndStopped)  // the caller asked for Stop and the worker ended it early
-	EndKilled   = EndKind(wire.EndKilled)   // the caller gave it up
-	EndRefused  = EndKind(wire.EndRefused)  // nobody would run it: busy, draining, no worker
-	EndDeadline = EndKind(wire.EndDeadline) // first record, inactivity or request deadline
-	EndLost     = EndKind(wire.EndLost)     // the worker or the way to it is gone
-	EndProtocol = EndKind(wire.EndProtocol) // a side broke the protocol
+	EndComplete = EndKind(mux.EndComplete) // all records came, counted
+	EndFailed   = EndKind(mux.EndFailed)   // the worker failed it, with a Code
+	EndStopped  = EndKind(mux.EndStopped)  // the caller asked for Stop and the worker ended it early
+	EndKilled   = EndKind(mux.EndKilled)   // the caller gave it up
+	EndRefused  = EndKind(mux.EndRefused)  // nobody would run it: busy, draining, no worker
+	EndDeadline = EndKind(mux.EndDeadline) // first record, inactivity or request deadline
+	EndLost     = EndKind(mux.EndLost)     // the worker or the way to it is gone
+	EndProtocol = EndKind(mux.EndProtocol) // a side broke the protocol
 )
 
-func (k EndKind) String() string { return wire.EndType(k).String() }
+func (k EndKind) String() string { return mux.EndType(k).String() }
 
 // Code says why a response failed or was refused.
 type Code uint16

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/mux"
 )
 
@@ -37,7 +36,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 
 // Listen binds the endpoints of every plane and begins to accept. Call it once; then Descriptor is whole.
 func (w *Worker) Listen(ctx context.Context) error {
-	desc := Descriptor{ID: w.cfg.Identity.ID.String(), Name: w.cfg.Name, WireMin: wire.MinVersion, WireMax: wire.MaxVersion}
+	desc := Descriptor{ID: w.cfg.Identity.ID.String(), Name: w.cfg.Name, WireMin: mux.WireMin, WireMax: mux.WireMax}
 	for _, t := range w.cfg.Transports {
 		ln, err := t.Listen(ctx, w.cfg.BindAddr, w.cfg.ServerEndpoints)
 		if err != nil {
