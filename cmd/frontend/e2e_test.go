@@ -17,7 +17,6 @@ import (
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
-	"github.com/laneway-ai/laneway/transport/tcp"
 )
 
 // engine is a worker process in miniature: what it does with a request is in the request's model.
@@ -73,7 +72,7 @@ func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 }
 
 // cluster starts etcd, NATS, a worker process and the frontend program, and returns when the worker can be reached.
-func cluster(t *testing.T) (*program, *engine) {
+func cluster(t *testing.T, plane string) (*program, *engine) {
 	t.Helper()
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	ctx := context.Background()
@@ -92,10 +91,13 @@ func cluster(t *testing.T) (*program, *engine) {
 	}
 	id, err := transport.NewIdentity()
 	must(err)
-	tr, err := tcp.New(tcp.Config{})
+	flags := parse(t, "--response-plane="+plane, "--bind-addr=127.0.0.1:0").plane
+	transports, err := flags.Transports(id, nil)
 	must(err)
-	later(tr.Close)
-	w, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Name: "mock-1", Transports: []transport.Transport{tr}, BindAddr: "127.0.0.1:0"})
+	later(transports[0].Close)
+	cfg := flags.Worker(id, transports, nil)
+	cfg.Name = "mock-1"
+	w, err := responseplane.NewWorker(cfg)
 	must(err)
 	later(w.Close)
 	must(w.Listen(ctx))
@@ -112,14 +114,20 @@ func cluster(t *testing.T) (*program, *engine) {
 	later(reg.Close)
 	_, err = reg.Register(ctx, []discovery.Worker{rec})
 	must(err)
-	p := startWith(t, connect, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(), "--response-plane=tcp", "--retry-limit=0")
+	p := startWith(t, connect, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(), "--response-plane="+plane, "--retry-limit=0")
 	p.untilReady(200)
 	return p, eng
 }
 
-// TestThroughTheRealPlane runs requests from HTTP to a worker and back over real etcd, NATS and TCP.
+// TestThroughTheRealPlane runs requests from HTTP to a worker and back over real etcd, NATS and lanes.
 func TestThroughTheRealPlane(t *testing.T) {
-	p, eng := cluster(t)
+	for _, plane := range []string{transport.PlaneTCP, transport.PlaneTLS, transport.PlaneQUIC} {
+		t.Run(plane, func(t *testing.T) { throughThePlane(t, plane) })
+	}
+}
+
+func throughThePlane(t *testing.T, plane string) {
+	p, eng := cluster(t, plane)
 	ask := func(model string, stream bool) string {
 		return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a b c"}],"max_tokens":50,"stream":%v,"stream_options":{"include_usage":true}}`, model, stream)
 	}
@@ -149,7 +157,7 @@ func TestThroughTheRealPlane(t *testing.T) {
 	if !strings.Contains(body, `"usage":{"prompt_tokens":3,"completion_tokens":50,"total_tokens":53}`) || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%s", body)
 	}
-	for k, want := range map[string]string{"X-Laneway-Worker": "w-0", "X-Laneway-Process": "mock-1", "X-Laneway-Lane": "tcp/0"} {
+	for k, want := range map[string]string{"X-Laneway-Worker": "w-0", "X-Laneway-Process": "mock-1", "X-Laneway-Lane": plane + "/0"} {
 		if got := resp.Header.Get(k); got != want {
 			t.Errorf("%s is %q, want %q", k, got, want)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -110,26 +109,11 @@ func (p *livePlane) State() planeState {
 }
 
 func (s settings) frontendConfig(id *transport.Identity, transports []transport.Transport, d discovery.Deliverer, log *slog.Logger) responseplane.FrontendConfig {
-	// A flag's 0 means off, the config's 0 its default.
-	off := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return -1
-		}
-		return d
-	}
-	c := responseplane.FrontendConfig{
-		Identity: id, Name: s.name, Transports: transports,
-		Lanes: s.plane.Lanes, PlaneLanes: s.plane.PlaneLanes(),
-		StreamWindow: s.plane.StreamWindow, MaxBufferedBytes: s.maxBuffered,
-		KeepAliveInterval: s.plane.KeepAlive, IdleTimeout: s.plane.Idle, ActivePingInterval: off(s.plane.ActivePing),
-		ResumeTimeout: off(s.plane.Resume), BatchGapMax: off(s.plane.BatchGap), NoUrgent: !s.plane.Urgent,
-		Deliverer: d, Router: responseplane.Router(s.router), RetryLimit: s.retryLimit, Logger: log,
-	}
-	if c.RetryLimit == 0 {
+	c := s.plane.Frontend(id, transports, log)
+	c.Name, c.Deliverer, c.MaxBufferedBytes = s.name, d, s.maxBuffered
+	c.Router, c.RetryLimit = responseplane.Router(s.router), s.retryLimit
+	if c.RetryLimit == 0 { // the flag's never; the config's 0 is its default
 		c.RetryLimit = -1
-	}
-	if s.plane.DialOnDemand {
-		c.Dial = responseplane.DialOnDemand
 	}
 	return c
 }
