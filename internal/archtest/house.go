@@ -60,7 +60,7 @@ func checkFile(k kind, name string, src []byte) ([]string, error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			if n.Name.Name == "init" && n.Recv == nil && (k == library || k == suite) {
+			if n.Name.Name == "init" && n.Recv == nil && (k == library || k == exporter || k == suite) {
 				complain(n.Pos(), "func init: library packages have no side effects when they are imported")
 			}
 		case *ast.CallExpr:

@@ -7,9 +7,10 @@ const module = "github.com/laneway-ai/laneway"
 type kind int
 
 const (
-	library kind = iota // an inference frontend embeds it
-	suite               // a test suite that implementations share; it may import testing
-	helper              // only the commands and tests use it
+	library  kind = iota // an inference frontend embeds it
+	exporter             // the one collector package of the plane's counters, for frontends that use Prometheus
+	suite                // a test suite that implementations share; it may import testing
+	helper               // only the commands and tests use it
 	command
 )
 
@@ -66,6 +67,8 @@ var table = []rule{
 		why: "the mux sits on the transport contract and the codec"},
 	{path: "responseplane/...", kind: library, imports: []string{"mux/...", "transport", "discovery"}, modules: []string{"golang.org/x/"},
 		why: "the public API sits on the mux and the two contracts, and knows no implementation"},
+	{path: "responseplane/promplane", kind: exporter, imports: []string{"responseplane", "mux"}, modules: []string{"github.com/prometheus/client_golang"},
+		why: "it reads snapshots of the plane and is the only library package that knows Prometheus"},
 
 	{path: "internal/leaktest", kind: helper, why: "every test uses it, so it may depend on nothing"},
 	{path: "internal/cli", kind: helper, modules: []string{"golang.org/x/sys"}, why: "the command line knows nothing about what it sets"},
@@ -93,15 +96,15 @@ var banned = []struct {
 	reason  string
 	subtree bool
 }{
-	{kinds: []kind{library}, path: "flag", reason: "flags belong to the commands; a library takes a Config"},
-	{kinds: []kind{library}, path: "testing", subtree: true, reason: "the library must not carry the test framework into a program"},
-	{kinds: []kind{library, suite}, path: "net/http", subtree: true, reason: "the library opens no HTTP listener and forces no HTTP stack on its user"},
-	{kinds: []kind{library, suite}, path: "expvar", reason: "it registers a global HTTP handler"},
-	{kinds: []kind{library, suite}, path: "log", reason: "a *slog.Logger is handed in"},
-	{kinds: []kind{library, suite}, path: "os/signal", reason: "signals belong to the program"},
+	{kinds: []kind{library, exporter}, path: "flag", reason: "flags belong to the commands; a library takes a Config"},
+	{kinds: []kind{library, exporter}, path: "testing", subtree: true, reason: "the library must not carry the test framework into a program"},
+	{kinds: []kind{library, exporter, suite}, path: "net/http", subtree: true, reason: "the library opens no HTTP listener and forces no HTTP stack on its user"},
+	{kinds: []kind{library, exporter, suite}, path: "expvar", reason: "it registers a global HTTP handler"},
+	{kinds: []kind{library, exporter, suite}, path: "log", reason: "a *slog.Logger is handed in"},
+	{kinds: []kind{library, exporter, suite}, path: "os/signal", reason: "signals belong to the program"},
 	{kinds: []kind{library, suite}, path: "github.com/prometheus/", subtree: true, reason: "counters are atomics; a collector beside the commands exports them"},
-	{kinds: []kind{library, suite, helper, command}, path: "github.com/nats-io/nats-server", subtree: true, reason: "servers live in the module devservers"},
-	{kinds: []kind{library, suite, helper, command}, path: "go.etcd.io/etcd/server", subtree: true, reason: "servers live in the module devservers"},
+	{kinds: []kind{library, exporter, suite, helper, command}, path: "github.com/nats-io/nats-server", subtree: true, reason: "servers live in the module devservers"},
+	{kinds: []kind{library, exporter, suite, helper, command}, path: "go.etcd.io/etcd/server", subtree: true, reason: "servers live in the module devservers"},
 }
 
 // testOnly are packages that the tests of every package may import besides what the package itself may.
