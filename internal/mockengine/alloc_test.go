@@ -4,17 +4,19 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // sink takes everything and keeps nothing.
 type sink struct{ bytes int }
 
-func (w *sink) TryPut(rec []byte) error { w.bytes += len(rec); return nil }
-func (w *sink) OnWritable(func())       {}
-func (w *sink) Err() error              { return nil }
-func (w *sink) Stopping() bool          { return false }
-func (w *sink) Complete([]byte) error   { return nil }
-func (w *sink) Fail(Failure) error      { return nil }
+func (w *sink) TryPut(rec []byte) error          { w.bytes += len(rec); return nil }
+func (w *sink) OnWritable(func())                {}
+func (w *sink) Err() error                       { return nil }
+func (w *sink) Stopping() bool                   { return false }
+func (w *sink) Complete([]byte) error            { return nil }
+func (w *sink) Fail(responseplane.Failure) error { return nil }
 
 // benchLoop is a loop with n decoding requests that never end, which a test steps itself.
 func benchLoop(tb testing.TB, n int) (*loop, *time.Time) {

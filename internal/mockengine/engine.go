@@ -117,6 +117,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		running, waiting := e.Load()
+		if running+waiting == 0 {
+			return nil // no time was needed
+		}
 		return fmt.Errorf("mockengine: %d requests run and %d wait: %w", running, waiting, ctx.Err())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/responseplane"
 )
 
 func TestInjectedFailures(t *testing.T) {
@@ -38,7 +39,7 @@ func TestInjectedFailures(t *testing.T) {
 					}
 					switch kind {
 					case FailFail:
-						if w.failed == nil || w.failed.Code != CodeInternal {
+						if w.failed == nil || w.failed.Code != responseplane.CodeInternal {
 							t.Errorf("end %+v, want failed", w.failed)
 						}
 					case FailTruncate:

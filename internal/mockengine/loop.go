@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // loop is the state of an engine that only its goroutine touches.
@@ -152,7 +153,7 @@ func (l *loop) emit(s *seq) bool {
 		return false
 	}
 	if err := s.w.TryPut(l.buf); err != nil {
-		if errors.Is(err, ErrWindowFull) {
+		if errors.Is(err, responseplane.ErrWindowFull) {
 			s.state = parked // onWritable moves it on; the token is made again then
 			return true
 		}
@@ -196,7 +197,7 @@ func (l *loop) complete(s *seq, reason string, tokens int) {
 }
 
 func (l *loop) fail(s *seq, text string, retryable bool) {
-	if err := s.w.Fail(Failure{Code: CodeInternal, Text: text, Retryable: retryable}); err != nil {
+	if err := s.w.Fail(responseplane.Failure{Code: responseplane.CodeInternal, Text: text, Retryable: retryable}); err != nil {
 		l.cancelled(s)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/responseplane"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -29,9 +30,9 @@ type script struct {
 	start   time.Time
 	room    int // records that fit, -1 for any number
 	fn      func()
-	armed   bool // TryPut said ErrWindowFull, and fn was not called since
+	armed   bool // TryPut said responseplane.ErrWindowFull, and fn was not called since
 	trailer []byte
-	failed  *Failure
+	failed  *responseplane.Failure
 	endAt   time.Duration
 	ended   bool
 	err     atomic.Pointer[error]
@@ -55,7 +56,7 @@ func (w *script) TryPut(rec []byte) error {
 	if w.room == 0 {
 		w.armed = true
 		w.refused++
-		return fmt.Errorf("wrapped: %w", ErrWindowFull)
+		return fmt.Errorf("wrapped: %w", responseplane.ErrWindowFull)
 	}
 	if w.room > 0 {
 		w.room--
@@ -100,7 +101,7 @@ func (w *script) Complete(trailer []byte) error {
 	return nil
 }
 
-func (w *script) Fail(f Failure) error {
+func (w *script) Fail(f responseplane.Failure) error {
 	w.finish()
 	w.failed = &f
 	return nil

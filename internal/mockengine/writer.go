@@ -1,27 +1,20 @@
 package mockengine
 
-import "errors"
+import "github.com/laneway-ai/laneway/responseplane"
 
-// ErrWindowFull is what Writer.TryPut returns when the response's window is full.
-var ErrWindowFull = errors.New("mockengine: window full")
-
-// Writer is what an engine needs of a response.
+// Writer is what an engine needs of a response: a *responseplane.Writer, or a scripted one in tests. The engine calls it from one goroutine.
 type Writer interface {
+	// TryPut takes a record, which it copies, or says responseplane.ErrWindowFull.
 	TryPut(rec []byte) error
+	// OnWritable sets what is called after each ErrWindowFull, once, when there is room again or the response has ended.
 	OnWritable(fn func())
+	// Err is nil while records are wanted.
 	Err() error
+	// Stopping says whether the response is to end early.
 	Stopping() bool
+	// Complete and Fail end the response.
 	Complete(trailer []byte) error
-	Fail(f Failure) error
+	Fail(f responseplane.Failure) error
 }
 
-// Failure says how a response failed.
-type Failure struct {
-	Code      uint16
-	Text      string
-	Retryable bool
-	Trailer   []byte
-}
-
-// CodeInternal is the code of an engine's own failures.
-const CodeInternal = 1
+var _ Writer = (*responseplane.Writer)(nil)

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/planeflags"
+)
+
+// flags are the declared flags.
+type flags struct {
+	app   *cli.App
+	plane *planeflags.Flags
+
+	name, workerPrefix, model, namespace, natsURL, adminAddr *string
+	etcdEndpoints                                            *[]string
+	numWorkers                                               *int
+
+	outputTokens, maxNumSeqs, maxWaiting, tokenBytes, seed *int
+	ttft, ttftStdDev, itl, itlStdDev                       *time.Duration
+	speedup                                                *float64
+
+	failureRate  *float64
+	failureTypes *[]string
+
+	startup, grace, drain *time.Duration
+}
+
+func declare(app *cli.App) *flags {
+	f := &flags{app: app}
+
+	g := app.Group("Process")
+	f.name = g.String("name", "", "name of this process in reports and metrics; HOST-PID when empty")
+	f.numWorkers = g.Int("num-workers", 64, cli.Range(1, 1024).Unit("engines"), "engines in this process, each a worker of its own")
+	f.workerPrefix = g.Checked("worker-id-prefix", "", "PREFIX", "worker ids are PREFIX-0, PREFIX-1, ...; made from --name when empty", validPrefix)
+	f.adminAddr = g.Addr("admin-addr", ":0", "where /metrics, /livez, /readyz, /debug/plane and /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.startup = g.Duration("startup-duration", 0, cli.Range(0, time.Hour), "how long the engines load before they register")
+	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM: how long requests are still taken after the workers left the registry, since frontends hear of it late")
+	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end")
+
+	g = app.Group("Discovery")
+	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects", validNamespace)
+	f.etcdEndpoints = g.List("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers register")
+	f.natsURL = g.Checked("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, from where requests come", validNATS)
+
+	g = app.Group("Engine")
+	f.model = g.Checked("model", "mock", "NAME", "the model that all engines serve", func(s string) error {
+		if s == "" || len(s) > 256 {
+			return errors.New("is not a model name: use 1 to 256 bytes")
+		}
+		return nil
+	})
+	f.outputTokens = g.Int("output-tokens", mockengine.DefaultOutputTokens, cli.Range(1, mockengine.MaxOutputTokens).Unit("tokens"), "length of a response to a request that names none")
+	f.tokenBytes = g.Int("token-bytes", 0, cli.Range(4, 4096).OrZero("4 to 8 bytes, by token").Unit("bytes"), "size of a token's text")
+	f.ttft = g.Duration("time-to-first-token", mockengine.DefaultTimeToFirstToken, cli.Range(0, time.Hour), "mean time of a prefill; the first token leaves after it")
+	f.ttftStdDev = g.Duration("time-to-first-token-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it; a draw stays within 70% of the mean")
+	f.itl = g.Duration("inter-token-latency", mockengine.DefaultInterTokenLatency, cli.Range(mockengine.MinInterTokenLatency, time.Hour), "mean interval of an engine's passes; each makes one token on every running request")
+	f.itlStdDev = g.Duration("inter-token-latency-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it, drawn for each pass; a draw stays within 70% of the mean")
+	f.speedup = g.Float("speedup-ratio", 1, cli.Range(1e-3, 1e4), "divides the four times above")
+	f.maxNumSeqs = g.Int("max-num-seqs", mockengine.DefaultMaxNumSeqs, cli.Range(1, 1<<16).Unit("requests"), "requests that an engine runs at once")
+	f.maxWaiting = g.Int("max-waiting-queue-length", mockengine.DefaultMaxWaitingQueueLength, cli.Range(0, 1<<20).Unit("requests"), "requests that wait for an engine; the next one is refused as busy")
+	f.seed = g.Int("seed", 0, cli.Range(0, 1<<53).OrZero("made from --name"), "draws times and failures, and places this process's passes between those of others; consecutive seeds spread best")
+
+	g = app.Group("Failures on purpose")
+	f.failureRate = g.Float("failure-injection-rate", 0, cli.Range(0.0, 1.0), "share of requests that fail")
+	f.failureTypes = g.EnumList("failure-types", mockengine.FailureTypeNames(), mockengine.FailureTypeNames(),
+		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until cancelled; truncate, which ends early as complete and claims all tokens")
+
+	f.plane = planeflags.Register(app, planeflags.Options{})
+	app.Check(f.check)
+	return f
+}
+
+// check looks at what single ranges cannot see.
+func (f *flags) check() error {
+	if interval := float64(*f.itl) / *f.speedup; interval < float64(mockengine.MinInterTokenLatency) {
+		return fmt.Errorf("--inter-token-latency %s with --speedup-ratio %v makes a pass every %s: the engine makes one every %s at most, use a lower ratio",
+			*f.itl, *f.speedup, time.Duration(interval), mockengine.MinInterTokenLatency)
+	}
+	return nil
+}
+
+// settings are the values after parsing, with everything that is derived from others.
+type settings struct {
+	name, workerPrefix, model, namespace, natsURL, adminAddr string
+	etcdEndpoints                                            []string
+	workers                                                  int
+	startup, grace, drain                                    time.Duration
+	engine                                                   mockengine.Config // of each engine, without Index, Flush and Observer
+	plane                                                    planeflags.Settings
+	values                                                   map[string]string // all flags in force, for /debug/plane
+}
+
+func (f *flags) settings() (settings, error) {
+	s := settings{
+		name: *f.name, workerPrefix: *f.workerPrefix, model: *f.model, namespace: *f.namespace, natsURL: *f.natsURL, adminAddr: *f.adminAddr,
+		etcdEndpoints: *f.etcdEndpoints, workers: *f.numWorkers,
+		startup: *f.startup, grace: *f.grace, drain: *f.drain,
+		plane: f.plane.Settings(), values: f.app.Values(),
+	}
+	if s.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return settings{}, fmt.Errorf("find this host's name: %w (set --name)", err)
+		}
+		s.name = host + "-" + strconv.Itoa(os.Getpid())
+	}
+	if s.workerPrefix == "" {
+		s.workerPrefix = prefixFrom(s.name)
+	}
+	seed := uint64(*f.seed)
+	if seed == 0 {
+		h := fnv.New64a()
+		h.Write([]byte(s.name))
+		seed = h.Sum64()
+	}
+	s.engine = mockengine.Config{
+		Count: s.workers, Seed: seed,
+		TimeToFirstToken: orNone(*f.ttft), TimeToFirstTokenStdDev: *f.ttftStdDev,
+		InterTokenLatency: *f.itl, InterTokenLatencyStdDev: *f.itlStdDev, SpeedupRatio: *f.speedup,
+		MaxNumSeqs: *f.maxNumSeqs, MaxWaitingQueueLength: orNone(*f.maxWaiting),
+		OutputTokens: *f.outputTokens, TokenBytes: *f.tokenBytes,
+		FailureRate: *f.failureRate,
+	}
+	var err error
+	if s.engine.FailureTypes, err = mockengine.ParseFailureTypes(strings.Join(*f.failureTypes, ",")); err != nil {
+		return settings{}, fmt.Errorf("--failure-types: %w", err)
+	}
+	return s, nil
+}
+
+// orNone turns a user's 0, which means none, into what the engine's configuration has for it.
+func orNone[T int | time.Duration](v T) T {
+	if v == 0 {
+		return -1
+	}
+	return v
+}
+
+// maxPrefix leaves room for the number of the engine in a worker id of 128 bytes.
+const maxPrefix = 120
+
+// prefixFrom makes a worker id prefix from a process name: host names have dots, which NATS subjects and etcd keys must not.
+func prefixFrom(name string) string {
+	out := strings.Map(func(r rune) rune {
+		if discovery.ValidName(string(r)) {
+			return r
+		}
+		return '-'
+	}, name)
+	return out[max(len(out)-maxPrefix, 0):] // the end holds the process id
+}
+
+func validPrefix(s string) error {
+	if !discovery.ValidName(s) || len(s) > maxPrefix {
+		return fmt.Errorf("is not a worker id prefix: use 1 to %d letters, digits, '-' and '_'", maxPrefix)
+	}
+	return nil
+}
+
+func validNamespace(s string) error {
+	if !discovery.ValidName(s) {
+		return errors.New("is not a namespace: use 1 to 128 letters, digits, '-' and '_'")
+	}
+	return nil
+}
+
+func validNATS(s string) error {
+	for item := range strings.SplitSeq(s, ",") {
+		u, err := url.Parse(strings.TrimSpace(item))
+		if err != nil || u.Host == "" || (u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss") {
+			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/mockengine"
+)
+
+func parse(t *testing.T, args ...string) (settings, error) {
+	t.Helper()
+	app := cli.New("mockworker", "test")
+	app.Env, app.Stdout, app.Stderr = nil, io.Discard, io.Discard
+	f := declare(app)
+	if err := app.Parse(args); err != nil {
+		return settings{}, err
+	}
+	return f.settings()
+}
+
+func TestSettings(t *testing.T) {
+	s, err := parse(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := s.engine
+	if s.workers != 64 || s.namespace != "default" || s.grace != 5*time.Second || e.Count != 64 || e.MaxNumSeqs != 256 || e.MaxWaitingQueueLength != 1000 ||
+		e.OutputTokens != 256 || e.TimeToFirstToken != 20*time.Millisecond || e.InterTokenLatency != 200*time.Millisecond || e.FailureRate != 0 || e.Seed == 0 {
+		t.Errorf("defaults: %+v", s)
+	}
+	e.Flush = func() {}
+	if err := e.Validate(); err != nil {
+		t.Errorf("the engine does not take the defaults: %v", err)
+	}
+	if !strings.HasSuffix(s.name, s.workerPrefix[strings.LastIndex(s.workerPrefix, "-"):]) {
+		t.Errorf("name %q, worker ids begin with %q", s.name, s.workerPrefix)
+	}
+
+	s, err = parse(t, "--name=node.a:1", "--time-to-first-token=0s", "--max-waiting-queue-length=0", "--seed=7", "--failure-injection-rate=0.5",
+		"--failure-types=stall,refuse", "--num-workers=2", "--token-bytes=12", "--startup-duration=1s", "--drain-timeout=3s", "--speedup-ratio=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = s.engine
+	if s.workerPrefix != "node-a-1" || e.TimeToFirstToken >= 0 || e.MaxWaitingQueueLength >= 0 || e.Seed != 7 || e.FailureRate != 0.5 ||
+		len(e.FailureTypes) != 2 || e.FailureTypes[0] != mockengine.FailStall || e.Count != 2 || e.TokenBytes != 12 || s.startup != time.Second ||
+		s.drain != 3*time.Second || e.SpeedupRatio != 2 {
+		t.Errorf("settings: %+v", s)
+	}
+
+	// Without a seed, the name makes one: equal names equal ones, others others.
+	a, _ := parse(t, "--name=w-1")
+	b, _ := parse(t, "--name=w-1")
+	c, _ := parse(t, "--name=w-2")
+	if a.engine.Seed != b.engine.Seed || a.engine.Seed == c.engine.Seed {
+		t.Errorf("seeds %d, %d, %d", a.engine.Seed, b.engine.Seed, c.engine.Seed)
+	}
+	if p := prefixFrom(strings.Repeat("x", 300) + ".host-17"); len(p) != maxPrefix || !strings.HasSuffix(p, "-host-17") {
+		t.Errorf("prefix of a long name: %q", p)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--num-workers 0", "--num-workers 0: out of range"},
+		{"--worker-id-prefix a.b", "--worker-id-prefix a.b: is not a worker id prefix"},
+		{"--namespace a.b", "--namespace a.b: is not a namespace"},
+		{"--nats-url localhost", "--nats-url localhost: is not a NATS URL: write it like nats://127.0.0.1:4222"},
+		{"--failure-types explode", `"explode" is not known`},
+		{"--failure-injection-rate 2", "--failure-injection-rate 2: out of range"},
+		{"--inter-token-latency 1ms --speedup-ratio 100", "use a lower ratio"},
+		{"--token-bytes 2", "--token-bytes 2: out of range"},
+		{"--hold-share 0.5", "--hold-share: there is no such flag"},
+	} {
+		if _, err := parse(t, strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.args, err, c.want)
+		}
+	}
+}

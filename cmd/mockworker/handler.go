@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/mockproto"
+)
+
+// taker takes the requests of one engine.
+type taker struct {
+	engine  *mockengine.Engine
+	model   string
+	metrics *metrics
+}
+
+// take answers a request: it runs or waits, or the reply says why not. It does not block.
+func (t *taker) take(req discovery.Request, w mockengine.Writer) discovery.Reply {
+	r, err := mockproto.DecodeRequest(req.Payload)
+	var version *mockproto.VersionError
+	switch {
+	case errors.As(err, &version):
+		return t.refuse(discovery.Unsupported, refusedUnsupported, err)
+	case err != nil:
+		return t.refuse(discovery.BadRequest, refusedBadRequest, err)
+	case r.Model != t.model:
+		return t.refuse(discovery.BadRequest, refusedBadRequest, fmt.Errorf("this worker serves the model %q, not %q", t.model, r.Model))
+	}
+	err = t.engine.Submit(r, w) // counts a refusal itself
+	var refused *mockengine.RefusedError
+	switch {
+	case err == nil:
+		return discovery.Reply{Answer: discovery.Accepted}
+	case !errors.As(err, &refused):
+		return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
+	case refused.Reason == mockengine.RefusedTooLong:
+		return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
+	case refused.Reason == mockengine.RefusedDraining:
+		return discovery.Reply{Answer: discovery.Draining, Reason: err.Error()}
+	default:
+		return discovery.Reply{Answer: discovery.Busy, Reason: err.Error()}
+	}
+}
+
+func (t *taker) refuse(a discovery.Answer, reason mockengine.RefuseReason, err error) discovery.Reply {
+	t.metrics.Refused(reason)
+	return discovery.Reply{Answer: a, Reason: err.Error()}
+}

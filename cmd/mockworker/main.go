@@ -1,0 +1,23 @@
+// Command mockworker runs mock engines that stream tokens over the response plane. It is a worker process of a cluster in everything but the
+// model: its engines batch continuously, register in etcd, take requests over NATS and answer on the lanes that frontends open to it.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+)
+
+func main() {
+	app := cli.New("mockworker", "runs mock engines that stream tokens over the response plane")
+	f := declare(app)
+	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
+		s, err := f.settings()
+		if err != nil {
+			return err
+		}
+		return run(ctx, s, log)
+	}))
+}
