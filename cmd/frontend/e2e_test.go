@@ -198,6 +198,7 @@ func throughThePlane(t *testing.T, plane string) {
 		`laneway_frontend_requests_total{endpoint="chat_completions",error_type="",model="echo",request_type="stream",status="200"} 1`,
 		`laneway_frontend_requests_total{endpoint="chat_completions",error_type="overload",model="busy",request_type="stream",status="429"} 1`,
 		`laneway_frontend_output_tokens_total{model="echo"} 100`,
+		`laneway_streams_ended_total{end="complete"} 2`, fmt.Sprintf(`laneway_plane_records_total{direction="in",plane=%q} 102`, plane),
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics lacks %s", want)

@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery/nats"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/responseplane"
+	"github.com/laneway-ai/laneway/responseplane/promplane"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -26,7 +27,7 @@ type livePlane struct {
 }
 
 // connect builds the plane. What it built before an error it takes down again.
-func connect(ctx context.Context, log *slog.Logger, s settings, _ prometheus.Registerer) (_ plane, err error) {
+func connect(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer) (_ plane, err error) {
 	p := &livePlane{failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -58,6 +59,9 @@ func connect(ctx context.Context, log *slog.Logger, s settings, _ prometheus.Reg
 	}
 	p.planeBackend = planeBackend{p.frontend}
 	p.undo = append(p.undo, p.frontend.Close)
+	if err := metrics.Register(promplane.New(p.frontend.Stats, p.transports...)); err != nil {
+		return nil, fmt.Errorf("register the plane's metrics: %w", err)
+	}
 	p.follow(&planeCheck{Registry: registry, planes: s.plane.Planes, failed: p.fail, grace: shareGrace})
 	return p, nil
 }
