@@ -46,8 +46,8 @@ type Config struct {
 	// ResumeTimeout is how long a link without a lane may take to come back, 10 s by default. Negative: the death of a
 	// lane ends its streams.
 	ResumeTimeout time.Duration
-	// Hold is how long a Sender keeps the streams of a dead lane, 15 s by default: longer than the frontend's detection
-	// (3 s) and ResumeTimeout together.
+	// Hold is how long a Sender keeps the streams of a dead lane. By default 5 s more than ResumeTimeout: longer than the
+	// frontend's detection (3 s) and its ResumeTimeout together.
 	Hold time.Duration
 	// GapMax is the longest that bulk records wait so that writes merge, 2 ms by default, up to 5 ms. Negative: off.
 	GapMax time.Duration
@@ -74,10 +74,12 @@ const (
 	DefaultIdle        = 15 * time.Second
 	DefaultActivePing  = time.Second
 	DefaultResume      = 10 * time.Second
-	DefaultHold        = 15 * time.Second
 	DefaultGapMax      = 2 * time.Millisecond
 	MaxLanes           = 16
 )
+
+// holdMargin is by how much a worker waits longer than a frontend may take to come back.
+const holdMargin = 5 * time.Second
 
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
@@ -136,7 +138,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	span(&c.ActivePing, DefaultActivePing, time.Minute, "ActivePing")
 	span(&c.ResumeTimeout, DefaultResume, time.Hour, "ResumeTimeout")
-	span(&c.Hold, DefaultHold, 2*time.Hour, "Hold")
+	span(&c.Hold, max(c.ResumeTimeout, DefaultResume)+holdMargin, 2*time.Hour, "Hold")
 	span(&c.GapMax, DefaultGapMax, 5*time.Millisecond, "GapMax")
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -67,7 +67,7 @@ var table = []rule{
 		why: "the mux sits on the transport contract and the codec"},
 	{path: "responseplane/...", kind: library, imports: []string{"mux/...", "transport", "discovery"}, modules: []string{"golang.org/x/"},
 		why: "the public API sits on the mux and the two contracts, and knows no implementation"},
-	{path: "responseplane/promplane", kind: exporter, imports: []string{"responseplane", "mux"}, modules: []string{"github.com/prometheus/client_golang"},
+	{path: "responseplane/promplane", kind: exporter, imports: []string{"responseplane", "mux", "transport"}, modules: []string{"github.com/prometheus/client_golang"},
 		why: "it reads snapshots of the plane and is the only library package that knows Prometheus"},
 
 	{path: "internal/leaktest", kind: helper, why: "every test uses it, so it may depend on nothing"},
