@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"runtime"
@@ -20,31 +19,15 @@ const (
 	machineLimit = 0.9
 )
 
-// debugs reads /debug/plane of the processes, by process name.
-func (s *sampler) debugs(ctx context.Context) map[string]*planeDebug {
-	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
-	defer cancel()
-	out := map[string]*planeDebug{}
-	last := s.samples[len(s.samples)-1]
-	for i, sc := range s.scrapers {
-		if p := last.procs[i]; p != nil {
-			if d := sc.debug(ctx); d != nil {
-				out[p.name] = d
-			}
-		}
-	}
-	return out
-}
-
 // build makes the report.
-func (e *engine) build(c client, col *collector, smp *sampler, debugs map[string]*planeDebug, interrupted bool) (*report.Run, []report.Second, error) {
+func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool) (*report.Run, []report.Second, error) {
 	rows := col.rows
 	local := merged(e.locals)
 	fig := newFigures(e.t0, smp.samples, rows)
 	state := e.plan.state()
 	run := &report.Run{
 		Schema: report.Schema, ID: e.prefix[:len(e.prefix)-1], Label: e.cfg.Label, StartedAt: report.Stamp(e.t0), Marks: []string{},
-		Config: e.config(), Environment: e.environment(debugs),
+		Config: e.config(), Environment: e.environment(&smp.debugs),
 		Client: report.Client{Kind: c.kind()},
 	}
 	var windows []report.Span
@@ -59,11 +42,11 @@ func (e *engine) build(c client, col *collector, smp *sampler, debugs map[string
 		windows = append(windows, span)
 	}
 	run.Warmup = report.SummarizeWarmup(rows)
-	run.Plane = fig.plane(debugs)
+	run.Plane = fig.plane(&smp.debugs)
 	tokens := tokensSeen(rows)
 	plane := e.cfg.Info.plane()
 	if plane == "" || plane == "quic" {
-		run.UDP = fig.udp(tokens, debugs)
+		run.UDP = fig.udp(tokens, &smp.debugs)
 	}
 	run.Processes = fig.processes()
 	addHolders(run, rows)
@@ -90,7 +73,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, debugs map[string
 	if interrupted || (e.cfg.Requests > 0 && e.cfg.Duration == 0 && state.measured < e.cfg.Requests) {
 		run.Mark(report.MarkPartial)
 	}
-	if plane != "" && len(e.cfg.MetricsURLs) > 0 {
+	if plane != "" {
 		if why := proofOfTransit(plane, run.Plane, tokens); why != "" {
 			run.Mark(report.MarkNoProof)
 			e.cfg.Log.Warn("no proof of transit", "plane", plane, "reason", why)
@@ -122,7 +105,7 @@ func (e *engine) config() map[string]any {
 }
 
 // environment is what the load generator itself sees of the machine.
-func (e *engine) environment(debugs map[string]*planeDebug) report.Environment {
+func (e *engine) environment(d *debugs) report.Environment {
 	env := report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
 	env.Kernel, _ = procstat.Kernel()
 	env.TCPCongestionControl, _ = procstat.TCPCongestionControl()
@@ -142,23 +125,7 @@ func (e *engine) environment(debugs map[string]*planeDebug) report.Environment {
 	if mtu, ok := mtuTo(e.addr); ok {
 		env.MTU = &mtu
 	}
-	for name, d := range debugs {
-		for _, s := range d.Sockets {
-			if s.Process == "" {
-				s.Process = name
-			}
-			env.Sockets = append(env.Sockets, s.Socket)
-		}
-	}
-	slices.SortFunc(env.Sockets, func(a, b report.Socket) int {
-		if a.Process != b.Process {
-			if a.Process < b.Process {
-				return -1
-			}
-			return 1
-		}
-		return a.Port - b.Port
-	})
+	env.Sockets = d.reportSockets()
 	return env
 }
 

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -162,7 +163,7 @@ func received(dir string) bool {
 func sentOut(dir string) bool { return dir == "out" || dir == "sent" || dir == "send" || dir == "tx" }
 
 // plane makes the report's plane section, nil when no frontend was scraped.
-func (f *figures) plane(debug map[string]*planeDebug) *report.Plane {
+func (f *figures) plane(d *debugs) *report.Plane {
 	in := func(a, _ string) bool { return received(a) }
 	p := &report.Plane{
 		Records: f.delta(roleFrontend, "laneway_records_total", in), Reads: f.delta(roleFrontend, "laneway_lane_reads_total", nil),
@@ -189,14 +190,7 @@ func (f *figures) plane(debug map[string]*planeDebug) *report.Plane {
 			p.PlaneRecords[plane] = *n
 		}
 	}
-	for name, d := range debug {
-		for _, l := range d.Lanes {
-			if l.Process == "" {
-				l.Process = name
-			}
-			p.Lanes = append(p.Lanes, l)
-		}
-	}
+	p.Lanes = d.reportLanes()
 	if p.Records == nil && p.Reads == nil && p.PlaneRecords == nil && p.StreamsEnded == nil {
 		return nil
 	}
@@ -204,7 +198,7 @@ func (f *figures) plane(debug map[string]*planeDebug) *report.Plane {
 }
 
 // udp makes the report's udp section, nil when no frontend counts any of it.
-func (f *figures) udp(tokens int64, debug map[string]*planeDebug) *report.UDP {
+func (f *figures) udp(tokens int64, d *debugs) *report.UDP {
 	u := &report.UDP{
 		InDatagrams:  f.delta(roleFrontend, "laneway_udp_datagrams_total", func(a, _ string) bool { return received(a) }),
 		OutDatagrams: f.delta(roleFrontend, "laneway_udp_datagrams_total", func(a, _ string) bool { return sentOut(a) }),
@@ -217,10 +211,10 @@ func (f *figures) udp(tokens int64, debug map[string]*planeDebug) *report.UDP {
 		u.DatagramsPerToken = report.Ptr(float64(*u.InDatagrams) / float64(tokens))
 	}
 	for _, port := range f.labels(roleFrontend, "laneway_udp_socket_drops_total") {
-		n, err := parsePort(port)
+		n, err := strconv.Atoi(port)
 		drops := f.delta(roleFrontend, "laneway_udp_socket_drops_total", func(a, _ string) bool { return a == port })
 		if err == nil && drops != nil {
-			u.Sockets = append(u.Sockets, report.UDPSocket{Port: n, Drops: drops, Lane: laneOfPort(debug, n)})
+			u.Sockets = append(u.Sockets, report.UDPSocket{Port: n, Drops: drops, Lane: d.laneOf(n)})
 		}
 	}
 	if u.InDatagrams == nil && u.RcvbufErrors == nil && u.SocketDrops == nil && u.LibraryDrops == nil && u.PacketsLost == nil {

@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/laneway-ai/laneway/internal/report"
 )
@@ -39,18 +38,4 @@ func tokensSeen(rows []report.Row) int64 {
 		}
 	}
 	return total
-}
-
-func parsePort(s string) (int, error) { return strconv.Atoi(s) }
-
-// laneOfPort finds the lane of a frontend's socket, nil when the frontends do not say.
-func laneOfPort(debug map[string]*planeDebug, port int) *int {
-	for _, d := range debug {
-		for _, s := range d.Sockets {
-			if s.Port == port && s.Lane != nil {
-				return s.Lane
-			}
-		}
-	}
-	return nil
 }

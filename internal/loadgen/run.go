@@ -157,7 +157,7 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 	col := newCollector(dir)
 	smp := newSampler(e)
 	defer smp.close()
-	smp.take(ctx)
+	smp.take(ctx, false)
 	e.t0 = time.Now()
 
 	watch, stopWatch := context.WithCancel(ctx)
@@ -179,8 +179,6 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 		return nil, nil, err
 	}
 	// The last readings are taken also when ctx has ended: they are what the partial report is made of.
-	after := context.WithoutCancel(ctx)
-	smp.take(after)
-	run, series, err := e.build(c, col, smp, smp.debugs(after), ctx.Err() != nil)
-	return run, series, err
+	smp.take(context.WithoutCancel(ctx), true)
+	return e.build(c, col, smp, ctx.Err() != nil)
 }

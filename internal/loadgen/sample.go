@@ -26,7 +26,12 @@ type sampler struct {
 	http     *http.Client
 	samples  []sample
 	failed   []error // latest failure of each scraper
+	debugs   debugs
 }
+
+// debugEvery is how many samples pass between two readings of the frontends' /debug/plane: it names every lane, so it is larger than the
+// metrics.
+const debugEvery = 5
 
 // sampleInterval is how often samples are taken, and sampleTimeout how long a scrape may take: a machine that is busy answers late, and a
 // late sample is still a sample.
@@ -47,17 +52,21 @@ func newSampler(e *engine) *sampler {
 // close ends the kept connections.
 func (s *sampler) close() { s.http.CloseIdleConnections() }
 
-// take adds one sample.
-func (s *sampler) take(ctx context.Context) {
+// take adds one sample; last says that none follows.
+func (s *sampler) take(ctx context.Context, last bool) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	one := sample{procs: make([]*scrape, len(s.scrapers))}
+	debugs := make([]*planeDebug, len(s.scrapers))
+	withDebug := last || len(s.samples)%debugEvery == 0
 	var wg sync.WaitGroup
 	for i, sc := range s.scrapers {
 		wg.Go(func() { // ends with its scrape, at the latest after sampleTimeout
 			var err error
 			if one.procs[i], err = sc.scrape(ctx); err != nil {
 				s.failed[i] = err
+			} else if withDebug && one.procs[i].role == roleFrontend {
+				debugs[i] = sc.debug(ctx)
 			}
 		})
 	}
@@ -66,6 +75,11 @@ func (s *sampler) take(ctx context.Context) {
 	one.host, one.hostOK = procstat.ReadHostCPU()
 	one.at = time.Now()
 	s.samples = append(s.samples, one)
+	for i, d := range debugs {
+		if d != nil {
+			s.debugs.add(one.procs[i].name, d)
+		}
+	}
 }
 
 // loop takes a sample each second, and one more when the first measured request starts, until ctx ends.
@@ -81,6 +95,6 @@ func (s *sampler) loop(ctx context.Context) {
 			first = nil
 		case <-t.C:
 		}
-		s.take(ctx)
+		s.take(ctx, false)
 	}
 }

@@ -171,14 +171,20 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// planeDebug is what of /debug/plane goes into the report.
+// planeDebug is what of /debug/plane goes into the report: the sockets, in the report's own shape, and the lanes as the plane counts them.
 type planeDebug struct {
 	Sockets []struct {
 		report.Socket
-		Lane  *int   `json:"lane"`
-		Drops *int64 `json:"drops"`
+		Lane *int `json:"lane"`
 	} `json:"sockets"`
-	Lanes []report.Lane `json:"lanes"`
+	Stats struct {
+		Lanes []struct {
+			Peer, PeerName string
+			Lane           int
+			Streams        int64
+			BytesIn        int64
+		}
+	} `json:"stats"`
 }
 
 // debug reads /debug/plane beside the metrics. A server that has none, or has it as a page only, gives nil.

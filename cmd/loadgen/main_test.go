@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/tokentext"
+)
+
+// asProgram makes the test binary the program itself, for what only a process of its own can show.
+const asProgram = "LGTEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	leaktest.Main(m)
+}
+
+// serve answers with osl tokens; fault says for each request, by its order, what goes wrong.
+func serve(t *testing.T, pause time.Duration, fault func(n int) string) *httptest.Server {
+	t.Helper()
+	requests := make(chan int, 1)
+	requests <- 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			fmt.Fprint(w, `{"data":[{"id":"mock"}]}`)
+			return
+		}
+		n := <-requests
+		requests <- n + 1
+		var body struct {
+			Max   int    `json:"max_tokens"`
+			Model string `json:"model"`
+		}
+		b, _ := io.ReadAll(r.Body)
+		if json.Unmarshal(b, &body) != nil || body.Model != "mock" {
+			http.Error(w, "bad body", 400)
+			return
+		}
+		what := ""
+		if fault != nil {
+			what = fault(n)
+		}
+		if what == "status" {
+			w.WriteHeader(503)
+			fmt.Fprint(w, `{"error":{"type":"service_unavailable"}}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Laneway-Worker", "w")
+		g := tokentext.New(r.Header.Get("X-Request-Id"))
+		for i := range body.Max {
+			if what == "wrong" && i == 1 {
+				continue
+			}
+			fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", g.Append(nil, i))
+			w.(http.Flusher).Flush()
+			select {
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", body.Max)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// call runs the program in this process.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errw bytes.Buffer
+	app := newApp()
+	app.Env, app.Stdout, app.Stderr = nil, &out, &errw
+	code = run(args, app)
+	return code, out.String(), errw.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	good := serve(t, 0, nil)
+	wrong := serve(t, 0, func(n int) string { return map[bool]string{true: "wrong"}[n == 3] })
+	failing := serve(t, 0, func(n int) string { return map[bool]string{true: "status"}[n == 3] })
+	common := []string{"-c", "2", "-n", "20", "--osl", "4", "--isl", "3", "--warmup-request-count", "0", "--ui", "none"}
+	info := filepath.Join(t.TempDir(), "info.json")
+	if err := os.WriteFile(info, []byte(`{"config":{"response_plane":"quic"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string // in stderr, or in stdout when the code is 0
+	}{
+		{"fine", []string{"--url", good.URL}, 0, "TTFT p50/p90/p99"},
+		{"threshold kept", []string{"--url", good.URL, "--threshold", "ttft_p99<60s", "--threshold", "errors<=0"}, 0, "20 verified"},
+		{"threshold missed", []string{"--url", good.URL, "--threshold", "ttft_p99<1ns"}, 3, "threshold ttft_p99<1ns missed"},
+		{"threshold not measured", []string{"--url", good.URL, "--threshold", "frontend_cpu_ms_per_request<1"}, 3, "not measured"},
+		{"wrong token", []string{"--url", wrong.URL}, 2, "1 wrong tokens"},
+		{"errors", []string{"--url", failing.URL}, 2, "1 of 20 requests failed"},
+		{"errors allowed", []string{"--url", serve(t, 0, func(n int) string { return map[bool]string{true: "status"}[n == 3] }).URL, "--max-error-rate", "0.05"}, 0, "service_unavailable 1"},
+		{"no proof", []string{"--url", good.URL, "--run-info", info}, 2, "no proof of transit"},
+		{"no server", []string{"--url", "http://127.0.0.1:1"}, 1, "is the server running there?"},
+		{"bad flags", []string{"--url", "nonsense", "--goodput", "x", "--threshold", "y"}, 1, "--threshold"},
+		{"no info file", []string{"--url", good.URL, "--run-info", info + "x"}, 1, "--run-info"},
+		{"too many ports", []string{"--url", good.URL, "-c", "200000"}, 1, "200000"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			args := append(append([]string{}, common...), append(c.args, "--artifact-dir", dir)...)
+			code, stdout, stderr := call(t, args...)
+			text := stderr
+			if c.code == 0 {
+				text = stdout
+			}
+			if code != c.code || !strings.Contains(text, c.says) {
+				t.Fatalf("exit %d, want %d and %q\nstdout:\n%s\nstderr:\n%s", code, c.code, c.says, stdout, stderr)
+			}
+			if code == 1 {
+				if _, err := os.Stat(dir); err == nil {
+					t.Error("a run that was refused left a directory")
+				}
+				return
+			}
+			if strings.ContainsAny(stdout+stderr, "\x1b\r") {
+				t.Error("control codes outside a terminal")
+			}
+			r, err := report.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Config["concurrency"] != 2.0 || r.Config["osl"] != 4.0 || r.Config["arrival_pattern"] != "constant" || r.Config["model"] != "mock" {
+				t.Errorf("config %v", r.Config)
+			}
+		})
+	}
+}
+
+func TestSecretsStayOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	code, stdout, stderr := call(t, "--url", serve(t, 0, nil).URL, "-n", "2", "--osl", "2", "--isl", "2", "--header", "Authorization: Bearer s3cret", "--artifact-dir", dir)
+	b, err := os.ReadFile(filepath.Join(dir, report.RunFile))
+	if code != 0 || err != nil || strings.Contains(string(b)+stdout+stderr, "s3cret") {
+		t.Errorf("exit %d, %v\n%s%s%s", code, err, b, stdout, stderr)
+	}
+}
+
+// TestInterrupt ends a run with a signal: a partial report, exit code 1.
+func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a process")
+	}
+	started := make(chan struct{}, 100)
+	s := serve(t, 20*time.Millisecond, func(n int) string {
+		select {
+		case started <- struct{}{}:
+		default:
+		}
+		return ""
+	})
+	dir := filepath.Join(t.TempDir(), "run")
+	cmd := exec.Command(os.Args[0], "--url", s.URL, "-c", "2", "-n", "100000", "--osl", "5", "--isl", "2", "--artifact-dir", dir)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		<-started
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	r, err := report.Read(dir)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if !r.Marked(report.MarkPartial) || r.Raw.Requests == 0 || r.Raw.Errors != 0 || !strings.Contains(out.String(), "partial") {
+		t.Errorf("marks %v raw %+v\n%s", r.Marks, r.Raw, out.String())
+	}
+	if rows, bad, err := report.ReadRows(dir); err != nil || len(bad) > 0 || len(rows) != r.Raw.Requests+r.Raw.Canceled+r.Warmup.Requests {
+		t.Errorf("%d rows, %v %v", len(rows), bad, err)
+	}
+}
