@@ -241,3 +241,16 @@ func FuzzTerms(f *testing.F) {
 		}
 	})
 }
+
+// TestDocumentShowsTheVectors keeps docs/wire.md and the golden vectors in step.
+func TestDocumentShowsTheVectors(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "wire.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range vectors() {
+		if !strings.Contains(string(doc), "| "+name+" | `"+hex.EncodeToString(b)+"` |") {
+			t.Errorf("docs/wire.md does not show the vector of %s", name)
+		}
+	}
+}
