@@ -347,3 +347,30 @@ func TestSignalWhileStarting(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSlowConsumer: a consumer that reads nothing parks its own response only, and loses none of it.
+func TestSlowConsumer(t *testing.T) {
+	sv := startServers(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, _ := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp", "--num-workers=1", "--token-bytes=4096",
+		"--inter-token-latency=5ms", "--time-to-first-token=5ms")
+	f := startFrontend(t, sv, "tcp", 1)
+	slow, err := open(ctx, f, "slow", 100) // 400 KiB, its window has 64 KiB
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	eventually(t, "full window", func() bool { return p.worker.Stats().WindowStalls > 0 })
+	other, err := open(ctx, f, "other", 14)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := readAll(ctx, other, "other", 14); err != nil {
+		t.Error(err)
+	}
+	if err := readAll(ctx, slow, "slow", 100); err != nil {
+		t.Error(err)
+	}
+}
