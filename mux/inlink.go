@@ -275,6 +275,13 @@ func (k *inLink) each(fn func(*InStream)) {
 	}
 }
 
+// upLanes are the lanes that are up now.
+func (k *inLink) upLanes() []*lane {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]*lane(nil), k.lanes...)
+}
+
 // lose ends the link for good: every live stream ends as lost, all slots are gone.
 func (k *inLink) lose(why string) {
 	k.mu.Lock()

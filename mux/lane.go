@@ -411,4 +411,26 @@ func (l *lane) writeAll(rest []byte, reason writeReason) error {
 	}
 }
 
+// goodbyeTimeout is how long a lane may take to say that its node closes.
+const goodbyeTimeout = 250 * time.Millisecond
+
+// goodbye says on every lane that this node closes, so that the peer need not wait to find out, and closes the lanes once
+// the peer has heard it, or soon. The caller has made sure that the lanes' readers end their links when they end.
+func goodbye(lanes []*lane, text string) {
+	var wg sync.WaitGroup
+	for _, l := range lanes {
+		wg.Go(func() {
+			l.sendAway(wire.AwayClosing, text)
+			t := time.NewTimer(goodbyeTimeout)
+			defer t.Stop()
+			select {
+			case <-l.done: // the peer has closed the lane
+			case <-t.C:
+			}
+			l.die(deathClosed, errLaneClosed)
+		})
+	}
+	wg.Wait()
+}
+
 var errLaneClosed = errors.New("closed by this side")

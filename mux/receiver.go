@@ -257,8 +257,8 @@ func (r *Receiver) tick(now int64, late time.Duration) {
 		if k == nil {
 			continue
 		}
+		lanes := k.upLanes()
 		k.mu.Lock()
-		lanes := slices.Clone(k.lanes)
 		if k.downAt != 0 {
 			k.downAt += int64(late)
 		}
@@ -316,6 +316,13 @@ func (r *Receiver) Close() error {
 	r.mu.Unlock()
 	if first {
 		close(r.done)
+		var lanes []*lane
+		for _, p := range peers {
+			if k := p.link.Load(); k != nil {
+				lanes = append(lanes, k.upLanes()...)
+			}
+		}
+		goodbye(lanes, "the frontend closes")
 		r.cancel()
 		for _, p := range peers {
 			p.stop()

@@ -384,6 +384,7 @@ func (s *Sender) Close() error {
 		_ = c.Close()
 	}
 	var errs []error
+	goodbye(*s.flushable.Load(), "the worker closes")
 	for _, k := range links {
 		k.loseAll("the worker has closed")
 	}
