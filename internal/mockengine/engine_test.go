@@ -29,14 +29,14 @@ func TestTimes(t *testing.T) {
 		}
 		a.wantEnd(t, mockproto.FinishLength, 4)
 		b.wantEnd(t, mockproto.FinishLength, 3)
-		if !slices.Equal(c.first, []time.Duration{ttft, ttft}) {
-			t.Errorf("times to first token %v", c.first)
+		if !slices.Equal(c.now().first, []time.Duration{ttft, ttft}) {
+			t.Errorf("times to first token %v", c.now().first)
 		}
 		// Two first tokens, passes at 200, 400, 600: one flush each, not one a token.
-		if len(c.flushes) != 5 {
-			t.Errorf("%d flushes, want 5: %v", len(c.flushes), c.flushes)
+		if len(c.now().flushes) != 5 {
+			t.Errorf("%d flushes, want 5: %v", len(c.now().flushes), c.now().flushes)
 		}
-		for _, l := range c.late {
+		for _, l := range c.now().late {
 			if l != 0 {
 				t.Errorf("a pass was %v late in a bubble where time stands still", l)
 			}
@@ -81,8 +81,8 @@ func TestAPassIsOneFlush(t *testing.T) {
 		for _, w := range ws {
 			w.wantEnd(t, mockproto.FinishLength, 11)
 		}
-		if len(c.flushes) != 11 { // all first tokens in one, ten passes
-			t.Errorf("%d flushes, want 11", len(c.flushes))
+		if len(c.now().flushes) != 11 { // all first tokens in one, ten passes
+			t.Errorf("%d flushes, want 11", len(c.now().flushes))
 		}
 	})
 }
@@ -104,8 +104,8 @@ func TestPlaces(t *testing.T) {
 		if err := e.Submit(req("y", 2), newScript()); !errors.As(err, &refused) || refused.Reason != RefusedBusy {
 			t.Fatalf("the sixth request, later: %v, want busy", err)
 		}
-		if c.refused[RefusedBusy] != 2 {
-			t.Errorf("refused %v", c.refused)
+		if c.now().refused[RefusedBusy] != 2 {
+			t.Errorf("refused %v", c.now().refused)
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -152,21 +152,21 @@ func TestCancel(t *testing.T) {
 		prefilling.kill()
 		time.Sleep(40 * ms) // the pass at 400
 		synctest.Wait()
-		if r, w := e.Load(); r != 1 || w != 0 || c.cancelled != 2 {
-			t.Errorf("load %d, %d and %d cancelled; want 1, 0, 2", r, w, c.cancelled)
+		if r, w := e.Load(); r != 1 || w != 0 || c.now().cancelled != 2 {
+			t.Errorf("load %d, %d and %d cancelled; want 1, 0, 2", r, w, c.now().cancelled)
 		}
 		running.kill()
 		time.Sleep(itl)
 		synctest.Wait()
-		if r, w := e.Load(); r != 0 || w != 0 || c.cancelled != 3 {
-			t.Errorf("load %d, %d and %d cancelled; want 0, 0, 3", r, w, c.cancelled)
+		if r, w := e.Load(); r != 0 || w != 0 || c.now().cancelled != 3 {
+			t.Errorf("load %d, %d and %d cancelled; want 0, 0, 3", r, w, c.now().cancelled)
 		}
 		if running.count() != 2 || prefilling.count() != 0 || waiting.count() != 0 {
 			t.Errorf("tokens %d, %d, %d; want 2, 0, 0", running.count(), prefilling.count(), waiting.count())
 		}
-		passes := len(c.late)
+		passes := len(c.now().late)
 		time.Sleep(time.Minute)
-		if len(c.late) != passes {
+		if len(c.now().late) != passes {
 			t.Error("an idle engine makes passes")
 		}
 	})
@@ -183,8 +183,8 @@ func TestStop(t *testing.T) {
 		synctest.Wait()
 		a.wantEnd(t, mockproto.FinishStop, 3)
 		b.wantEnd(t, mockproto.FinishStop, 0)
-		if a.endAt != 600*ms || c.cancelled != 0 {
-			t.Errorf("stopped at %v, %d cancelled; want 600ms, 0", a.endAt, c.cancelled)
+		if a.now().endAt != 600*ms || c.now().cancelled != 0 {
+			t.Errorf("stopped at %v, %d cancelled; want 600ms, 0", a.now().endAt, c.now().cancelled)
 		}
 	})
 }
@@ -199,8 +199,8 @@ func TestFullWindowParks(t *testing.T) {
 		b := submit(t, e, req("b", 20))
 		time.Sleep(1010 * ms) // a: 20, 200, then full at 400
 		synctest.Wait()
-		if a.count() != 2 || a.refused != 1 || b.count() != 6 {
-			t.Fatalf("a has %d tokens and was tried %d times in vain, b has %d; want 2, 1, 6", a.count(), a.refused, b.count())
+		if a.count() != 2 || a.now().refused != 1 || b.count() != 6 {
+			t.Fatalf("a has %d tokens and was tried %d times in vain, b has %d; want 2, 1, 6", a.count(), a.now().refused, b.count())
 		}
 		a.makeRoom(2)
 		time.Sleep(time.Second) // 1200, 1400, full at 1600
@@ -232,8 +232,8 @@ func TestFullWindowParks(t *testing.T) {
 		time.Sleep(itl)
 		synctest.Wait()
 		s.wantEnd(t, mockproto.FinishStop, 1)
-		if c.cancelled != 1 {
-			t.Errorf("%d cancelled, want 1", c.cancelled)
+		if c.now().cancelled != 1 {
+			t.Errorf("%d cancelled, want 1", c.now().cancelled)
 		}
 		k.makeRoom(1) // room that comes after the end moves nothing
 		time.Sleep(itl)
@@ -253,8 +253,8 @@ func TestNoTurnWhileParked(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if w.refused != 1 || len(c.late) > 101 || len(c.flushes) != 0 {
-			t.Errorf("%d tries, %d passes in 20 s, %d flushes; want 1, 100, 0", w.refused, len(c.late), len(c.flushes))
+		if w.now().refused != 1 || len(c.now().late) > 101 || len(c.now().flushes) != 0 {
+			t.Errorf("%d tries, %d passes in 20 s, %d flushes; want 1, 100, 0", w.now().refused, len(c.now().late), len(c.now().flushes))
 		}
 		w.kill()
 		time.Sleep(itl)
@@ -298,12 +298,12 @@ func TestCloseEndsEverything(t *testing.T) {
 		k.kill()
 		e.Close()
 		for _, s := range []*script{a, b, w} {
-			if s.failed == nil || !s.failed.Retryable {
-				t.Errorf("end %+v, want failed, retryable", s.failed)
+			if s.now().failed == nil || !s.now().failed.Retryable {
+				t.Errorf("end %+v, want failed, retryable", s.now().failed)
 			}
 		}
-		if c.cancelled != 1 {
-			t.Errorf("%d cancelled, want 1", c.cancelled)
+		if c.now().cancelled != 1 {
+			t.Errorf("%d cancelled, want 1", c.now().cancelled)
 		}
 		var refused *RefusedError
 		if err := e.Submit(req("late", 1), newScript()); !errors.As(err, &refused) || refused.Reason != RefusedDraining {
@@ -325,7 +325,7 @@ func TestLatePasses(t *testing.T) {
 		hold = make(chan struct{})
 		e, err := Start(Config{Observer: c, Flush: func() {
 			c.flush()
-			if len(c.flushes) == 2 && !held { // the pass at 200
+			if len(c.now().flushes) == 2 && !held { // the pass at 200
 				held = true
 				<-hold
 			}
@@ -343,8 +343,8 @@ func TestLatePasses(t *testing.T) {
 			t.Errorf("tokens came at %v", at)
 		}
 		// The first pass is the one at 0, before anything decodes.
-		if want := []time.Duration{0, 0, 470 * ms, 0, 0, 0}; !slices.Equal(c.late, want) || c.skipped != 2 {
-			t.Errorf("late %v, want %v; %d skipped, want 2", c.late, want, c.skipped)
+		if want := []time.Duration{0, 0, 470 * ms, 0, 0, 0}; !slices.Equal(c.now().late, want) || c.now().skipped != 2 {
+			t.Errorf("late %v, want %v; %d skipped, want 2", c.now().late, want, c.now().skipped)
 		}
 	})
 }

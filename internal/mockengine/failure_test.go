@@ -39,14 +39,14 @@ func TestInjectedFailures(t *testing.T) {
 					}
 					switch kind {
 					case FailFail:
-						if w.failed == nil || w.failed.Code != responseplane.CodeInternal {
-							t.Errorf("end %+v, want failed", w.failed)
+						if w.now().failed == nil || w.now().failed.Code != responseplane.CodeInternal {
+							t.Errorf("end %+v, want failed", w.now().failed)
 						}
 					case FailTruncate:
 						w.wantEnd(t, mockproto.FinishLength, 10) // it lies
 					case FailStall:
-						if r, _ := e.Load(); w.ended || r != 1 {
-							t.Errorf("ended %v, %d running; want a stalled one", w.ended, r)
+						if r, _ := e.Load(); w.now().ended || r != 1 {
+							t.Errorf("ended %v, %d running; want a stalled one", w.now().ended, r)
 						}
 						w.kill()
 						time.Sleep(itl)
@@ -56,8 +56,8 @@ func TestInjectedFailures(t *testing.T) {
 						}
 					}
 				}
-				if kind == FailStall && c.cancelled != 20 {
-					t.Errorf("%d cancelled, want 20", c.cancelled)
+				if kind == FailStall && c.now().cancelled != 20 {
+					t.Errorf("%d cancelled, want 20", c.now().cancelled)
 				}
 			})
 		})
@@ -79,7 +79,7 @@ func TestFailureRate(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			for _, w := range ws {
-				if w.failed != nil {
+				if w.now().failed != nil {
 					out = append(out, fmt.Sprint("failed ", w.count()))
 				}
 			}

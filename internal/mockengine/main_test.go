@@ -3,6 +3,8 @@ package mockengine
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,20 +26,34 @@ const (
 
 // script is a Writer whose far end is a test.
 type script struct {
-	mu      sync.Mutex
+	start time.Time
+	err   atomic.Pointer[error]
+	stop  atomic.Bool
+
+	mu    sync.Mutex
+	room  int // records that fit, -1 for any number
+	fn    func()
+	armed bool // TryPut said ErrWindowFull, and fn was not called since
+	heard
+}
+
+type heard struct {
 	recs    []string
 	at      []time.Duration // since start
-	start   time.Time
-	room    int // records that fit, -1 for any number
-	fn      func()
-	armed   bool // TryPut said responseplane.ErrWindowFull, and fn was not called since
+	refused int             // TryPuts that did not fit
 	trailer []byte
 	failed  *responseplane.Failure
 	endAt   time.Duration
 	ended   bool
-	err     atomic.Pointer[error]
-	stop    atomic.Bool
-	refused int // TryPuts that did not fit
+}
+
+// now is what was heard so far. Engines go on meanwhile, so tests must not look at the fields themselves.
+func (w *script) now() heard {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.heard
+	h.recs, h.at = slices.Clone(h.recs), slices.Clone(h.at)
+	return h
 }
 
 var errKilled = errors.New("killed")
@@ -96,44 +112,40 @@ func (w *script) kill() { w.err.Store(&errKilled) }
 func (w *script) Stopping() bool { return w.stop.Load() }
 
 func (w *script) Complete(trailer []byte) error {
-	w.finish()
-	w.trailer = append([]byte(nil), trailer...)
+	w.finish(slices.Clone(trailer), nil)
 	return nil
 }
 
 func (w *script) Fail(f responseplane.Failure) error {
-	w.finish()
-	w.failed = &f
+	w.finish(nil, &f)
 	return nil
 }
 
-func (w *script) finish() {
+func (w *script) finish(trailer []byte, failed *responseplane.Failure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
 		panic("two ends")
 	}
-	w.ended, w.endAt = true, time.Since(w.start)
+	w.ended, w.endAt, w.trailer, w.failed = true, time.Since(w.start), trailer, failed
 }
 
 // tokens returns what has been written so far, and when.
 func (w *script) tokens() ([]string, []time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]string(nil), w.recs...), append([]time.Duration(nil), w.at...)
+	h := w.now()
+	return h.recs, h.at
 }
 
-func (w *script) count() int { r, _ := w.tokens(); return len(r) }
+func (w *script) count() int { return len(w.now().recs) }
 
 // wantEnd checks a complete end.
 func (w *script) wantEnd(t *testing.T, reason string, tokens int) {
 	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.ended || w.trailer == nil {
-		t.Fatalf("the response has not completed (ended %v, failed %+v, %d tokens)", w.ended, w.failed, len(w.recs))
+	h := w.now()
+	if !h.ended || h.trailer == nil {
+		t.Fatalf("the response has not completed (ended %v, failed %+v, %d tokens)", h.ended, h.failed, len(h.recs))
 	}
-	tr, err := mockproto.DecodeTrailer(w.trailer)
+	tr, err := mockproto.DecodeTrailer(h.trailer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +156,26 @@ func (w *script) wantEnd(t *testing.T, reason string, tokens int) {
 
 // counts is an Observer that keeps everything.
 type counts struct {
-	mu        sync.Mutex
+	mu sync.Mutex
+	observed
+}
+
+type observed struct {
 	first     []time.Duration
 	late      []time.Duration
 	skipped   int
 	cancelled int
 	refused   map[RefuseReason]int
 	flushes   []time.Time
+}
+
+// now is what was observed so far. Engines go on meanwhile, so tests must not look at the fields themselves.
+func (c *counts) now() observed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.observed
+	o.first, o.late, o.flushes, o.refused = slices.Clone(o.first), slices.Clone(o.late), slices.Clone(o.flushes), maps.Clone(o.refused)
+	return o
 }
 
 func (c *counts) FirstToken(d time.Duration) {
