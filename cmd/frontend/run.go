@@ -29,6 +29,9 @@ type plane interface {
 // connector builds a plane; it is an argument of run so that tests can play one.
 type connector func(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer) (plane, error)
 
+// otherFiles is how many files the process may need besides one for each open request: lanes, etcd, NATS, the admin listener, idle clients.
+const otherFiles = 512
+
 // errStarting is why a process that has just begun is not ready.
 var errStarting = errors.New("the frontend is starting")
 
@@ -36,6 +39,11 @@ var errStarting = errors.New("the frontend is starting")
 func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (err error) {
 	also := func(close func() error) { err = errors.Join(err, close()) }
 
+	if s.maxOpen > 0 {
+		if err := cli.NeedFiles(s.maxOpen+otherFiles, fmt.Sprintf("--max-open-requests %d", s.maxOpen)); err != nil {
+			return err
+		}
+	}
 	// Both ports first: a port in use should not cost a connection to etcd.
 	l, err := cli.Listen(ctx, "http-addr", s.httpAddr)
 	if err != nil {

@@ -330,6 +330,17 @@ func TestPortsInUse(t *testing.T) {
 	}
 }
 
+func TestTooFewFiles(t *testing.T) {
+	if cli.NeedFiles(10_000_000, "this test") == nil {
+		t.Skip("this process may open ten million files")
+	}
+	err := run(context.Background(), slog.New(slog.DiscardHandler), parse(t, "--max-open-requests=10000000"), nil)
+	var fe *cli.FilesError
+	if !errors.As(err, &fe) || !strings.Contains(err.Error(), "--max-open-requests 10000000") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDebugPlane(t *testing.T) {
 	p := start(t)
 	code, body := p.get(p.admin + "/debug/plane")

@@ -1,7 +1,6 @@
 package httpfront
 
 import (
-	"context"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/openai"
@@ -79,5 +78,3 @@ func (x *exchange) serveEvents(includeUsage bool) {
 		}
 	}
 }
-
-var _ context.Context = (*waiter)(nil)

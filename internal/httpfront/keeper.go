@@ -77,6 +77,8 @@ type waiter struct {
 	fired bool
 }
 
+var _ context.Context = (*waiter)(nil)
+
 // watch returns a waiter over ctx; nil when there is no keep-alive. leave must be called.
 func (k *keeper) watch(ctx context.Context, now time.Time) *waiter {
 	if k.interval < 0 {

@@ -104,7 +104,7 @@ func (p *play) Plane() string    { return "tcp" }
 func (p *play) Lane() int        { return 0 }
 func (p *play) Retries() int     { return p.retries }
 
-// isKilled says whether the play has been killed; asserts that it was given back too.
+// waitFor waits until the test object has had something done to it.
 func (p *play) waitFor(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {

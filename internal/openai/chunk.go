@@ -85,19 +85,9 @@ func NewChunks(h Header, includeUsage bool) Chunks {
 	b = h.append(append(b, "data: "...), object)
 	n := len(b)
 	b = append(b, open...)
-	c := Chunks{kind: h.Kind, head: b[:n:n], prefix: b, end: eventEnd}
+	c := Chunks{kind: h.Kind, head: b[:n:n], prefix: b, suffix: closing + eventEnd, end: eventEnd}
 	if includeUsage {
-		c.end = eventEndUsage
-	}
-	switch {
-	case h.Kind == Chat && includeUsage:
-		c.suffix = chatChunkClose + eventEndUsage
-	case h.Kind == Chat:
-		c.suffix = chatChunkClose + eventEnd
-	case includeUsage:
-		c.suffix = complChunkClose + eventEndUsage
-	default:
-		c.suffix = closing + eventEnd
+		c.suffix, c.end = closing+eventEndUsage, eventEndUsage
 	}
 	return c
 }
