@@ -50,7 +50,8 @@ type DialRequest struct {
 // Listener accepts lanes on all endpoints of a node.
 type Listener interface {
 	// Accept returns the next lane. It fails with ErrClosed after Close. A failing peer or a full descriptor table
-	// never ends the listener: that is retried with backoff and logged inside.
+	// never ends the listener: that is retried with backoff and logged inside. On plane quic a lane shows up only with
+	// the dialler's first byte, so the dialler must write first; one that does not is dropped after the handshake timeout.
 	Accept(ctx context.Context) (Conn, error)
 	// Endpoints are the bound addresses, in order, one per socket. A wildcard host stands as it was bound.
 	Endpoints() []net.Addr
@@ -111,7 +112,7 @@ const (
 // SocketInfo describes one socket: what was asked of the kernel and what it granted. Sizes are bytes.
 type SocketInfo struct {
 	Plane string
-	Role  string // RoleLane or RoleEndpoint
+	Role  string // RoleLane or RoleEndpoint; accepted lanes of planes tcp and tls have sockets too: RoleLane with Lane -1
 	Lane  int    // index of the lane, -1 for endpoints
 	Port  int    // local port
 	// Granted is what getsockopt reads back (Linux doubles what was asked); 0 asked means that the kernel tunes.

@@ -95,12 +95,12 @@ func (ln *listener) Endpoints() []net.Addr {
 
 // Close implements transport.Listener. Accepted lanes stay open; those in a handshake or not yet accepted are aborted.
 func (ln *listener) Close() error {
-	ln.t.mu.Lock()
-	delete(ln.t.listeners, ln)
-	ln.t.mu.Unlock()
 	ln.cancel()
 	ln.closeEndpoints()
 	ln.wg.Wait()
+	ln.t.mu.Lock()
+	delete(ln.t.listeners, ln) // only now, so that every Transport.Close waits for the goroutines
+	ln.t.mu.Unlock()
 	return nil
 }
 
