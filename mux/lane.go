@@ -30,6 +30,7 @@ type lane struct {
 	conn   transport.Conn
 	try    transport.TryWriter // nil: only the writer goroutine writes
 	info   transport.ConnInfo
+	plane  *planeCounters
 	index  int
 	serial uint64
 
@@ -69,7 +70,7 @@ type lane struct {
 }
 
 func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
-	l := &lane{node: n, conn: conn, info: conn.Info(), index: index, serial: serial,
+	l := &lane{node: n, conn: conn, info: conn.Info(), plane: n.stats.plane(conn.Info().Plane), index: index, serial: serial,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
 	if !n.cfg.NoInlineWrite {
@@ -301,6 +302,8 @@ func (l *lane) gather(reason writeReason) []byte {
 		l.node.stats.wrote(reason, records, len(b))
 		l.recordsOut.Add(uint64(records))
 		l.bytesOut.Add(uint64(len(b)))
+		l.plane.recordsOut.Add(uint64(records))
+		l.plane.bytesOut.Add(uint64(len(b)))
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,14 +68,20 @@ func (p *peer) demand() {
 	signal(p.wanted)
 }
 
-// note tells those who wait that something has changed.
-func (p *peer) note(err error) {
+// note tells those who wait that something has changed. It says whether the peer could be reached until now, so that an
+// episode is logged once.
+func (p *peer) note(err error) (news bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	news = p.err == nil
 	p.err = err
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.mu.Unlock()
+	return news
 }
+
+// oneLine keeps joined errors on one line of a log.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func (p *peer) up() bool {
 	k := p.link.Load()
@@ -146,8 +153,9 @@ func (p *peer) run() {
 	for attempt := 0; p.ctx.Err() == nil; attempt++ {
 		k, first, err := p.establish()
 		if err != nil {
-			p.note(err)
-			p.recv.log.Warn("a worker cannot be reached", "peer", p.id, "name", p.name(), "error", err)
+			if p.note(err) {
+				p.recv.log.Warn("a worker cannot be reached; it is dialled on", "peer", p.id, "name", p.name(), "error", oneLine(err))
+			}
 			p.pause(attempt)
 			continue
 		}
@@ -198,6 +206,11 @@ func (p *peer) establish() (*inLink, *lane, error) {
 		k.pages.Store(&[]*slotArray{})
 		l, err := k.dial(r, 0, timeout)
 		if err == nil {
+			if i > 0 {
+				f := Fallback{From: routes[0].transport.Plane(), To: k.plane, Reason: fallbackReason(errs[0])}
+				p.recv.stats.fellBack(f)
+				p.recv.log.Warn("a link fell back to another plane", "peer", p.id, "from", f.From, "to", f.To, "error", errs[0])
+			}
 			p.link.Store(k)
 			k.laneUp(l)
 			p.note(nil)
@@ -210,6 +223,20 @@ func (p *peer) establish() (*inLink, *lane, error) {
 		}
 	}
 	return nil, nil, errors.Join(errs...)
+}
+
+// fallbackReason puts the failure of a plane into one of a few words.
+func fallbackReason(err error) string {
+	var identity *transport.IdentityError
+	switch {
+	case errors.As(err, &identity):
+		return "identity"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	return "other"
 }
 
 // keep runs the lanes of a link until it is lost, and joins them.

@@ -41,6 +41,8 @@ func (l *lane) readLoop(h recordHandler, fromWorker bool) *laneError {
 			l.node.stats.read(records, n)
 			l.bytesIn.Add(uint64(n))
 			l.recordsIn.Add(uint64(records))
+			l.plane.bytesIn.Add(uint64(n))
+			l.plane.recordsIn.Add(uint64(records))
 			h.batchDone(l)
 			if perr != nil {
 				return l.ended(perr)

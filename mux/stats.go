@@ -1,7 +1,9 @@
 package mux
 
 import (
+	"maps"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +60,25 @@ func (c *labelled) snapshot() map[string]uint64 {
 	return m
 }
 
+// planeCounters are the totals of one plane, dead lanes included: the proof of what carried the tokens.
+type planeCounters struct {
+	name                  string
+	recordsIn, recordsOut atomic.Uint64
+	bytesIn, bytesOut     atomic.Uint64
+}
+
+// PlaneStats are the totals of one plane.
+type PlaneStats struct {
+	RecordsIn, RecordsOut uint64
+	BytesIn, BytesOut     uint64
+}
+
+// Fallback counts links that took another plane than the first that both sides list.
+type Fallback struct {
+	From, To string
+	Reason   string // timeout, refused, identity, other
+}
+
 // batchBuckets is the number of buckets of records per write: 1, 2, 4, ... 4096 and more.
 const batchBuckets = 14
 
@@ -77,6 +98,33 @@ type counters struct {
 	refused               atomic.Uint64
 	deaths                labelled
 	drops                 labelled
+
+	mu        sync.Mutex
+	planes    []*planeCounters
+	fallbacks map[Fallback]uint64
+}
+
+// plane returns the counters of a plane; a lane asks once.
+func (c *counters) plane(name string) *planeCounters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.planes {
+		if p.name == name {
+			return p
+		}
+	}
+	p := &planeCounters{name: name}
+	c.planes = append(c.planes, p)
+	return p
+}
+
+func (c *counters) fellBack(f Fallback) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fallbacks == nil {
+		c.fallbacks = make(map[Fallback]uint64)
+	}
+	c.fallbacks[f]++
 }
 
 func (c *counters) init() { c.deaths.names, c.drops.names = deathReasons, dropReasons }
@@ -125,7 +173,9 @@ type Stats struct {
 	CommittedBytes   int64             // windows given (Receiver) or accepted (Sender)
 	BufferedBytes    int64             // Receiver: bytes that wait for the application
 	Links            int
-	Lanes            []LaneStats
+	Lanes            []LaneStats           // those that are up
+	Planes           map[string]PlaneStats // totals, dead lanes included
+	Fallbacks        map[Fallback]uint64
 }
 
 // LaneStats describes one lane that is up.
@@ -159,6 +209,12 @@ func (c *counters) snapshot() Stats {
 	}
 	for r, name := range writeReasonNames {
 		s.Writes[name] = c.writes[r].Load()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Planes, s.Fallbacks = make(map[string]PlaneStats), maps.Clone(c.fallbacks)
+	for _, p := range c.planes {
+		s.Planes[p.name] = PlaneStats{RecordsIn: p.recordsIn.Load(), RecordsOut: p.recordsOut.Load(), BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load()}
 	}
 	for i := range s.RecordsPerWrite {
 		s.RecordsPerWrite[i] = c.perWrite[i].Load()

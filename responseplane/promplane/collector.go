@@ -18,25 +18,20 @@ const (
 // New makes the collector of one Frontend or Worker. stats is its Stats method. transports are those that it was built with; they add what
 // sockets and connections have counted, and may be left out. The collector holds no goroutine and needs no Close; register it once.
 func New(stats func() responseplane.Stats, transports ...transport.Transport) prometheus.Collector {
-	planes := make([]string, len(transports))
-	for i, t := range transports {
-		planes[i] = t.Plane()
-	}
-	return &collector{d: newDescs(), stats: stats, transports: transports, planes: newPlaneRecords(planes)}
+	return &collector{d: newDescs(), stats: stats, transports: transports}
 }
 
 type collector struct {
 	d          descs
 	stats      func() responseplane.Stats
 	transports []transport.Transport
-	planes     *planeRecords
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.d
 	for _, x := range []*prometheus.Desc{
-		d.streamsOpened, d.streamsEnded, d.openStreams, d.closingSlots, d.records, d.bytes, d.planeRecords,
+		d.streamsOpened, d.streamsEnded, d.openStreams, d.closingSlots, d.records, d.bytes, d.planeRecords, d.fallbacks,
 		d.writes, d.reads, d.wakes, d.perWrite, d.sinkCalls, d.sinkSlow, d.forgotten,
 		d.links, d.lanes, d.laneQueue, d.laneRTT, d.laneStreams, d.laneDeaths, d.moved,
 		d.dropped, d.refused, d.stalls, d.replay, d.committed, d.buffered,
@@ -66,9 +61,18 @@ func (c *collector) collectStreams(out emitter, s responseplane.Stats) {
 	out.counter(d.records, s.RecordsOut, dirOut)
 	out.counter(d.bytes, s.BytesIn, dirIn)
 	out.counter(d.bytes, s.BytesOut, dirOut)
-	for plane, n := range c.planes.update(s) {
-		out.counter(d.planeRecords, n.in, plane, dirIn)
-		out.counter(d.planeRecords, n.out, plane, dirOut)
+	for _, t := range c.transports { // one that carried nothing is reported as 0
+		if _, ok := s.Planes[t.Plane()]; !ok {
+			out.counter(d.planeRecords, 0, t.Plane(), dirIn)
+			out.counter(d.planeRecords, 0, t.Plane(), dirOut)
+		}
+	}
+	for plane, n := range s.Planes {
+		out.counter(d.planeRecords, n.RecordsIn, plane, dirIn)
+		out.counter(d.planeRecords, n.RecordsOut, plane, dirOut)
+	}
+	for f, n := range s.Fallbacks {
+		out.counter(d.fallbacks, n, f.From, f.To, f.Reason)
 	}
 
 	out.counters(d.writes, s.Writes)

@@ -9,7 +9,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // descs are the metrics of a collector, made with it.
 type descs struct {
 	streamsOpened, streamsEnded, openStreams, closingSlots           *prometheus.Desc
-	records, bytes, planeRecords                                     *prometheus.Desc
+	records, bytes, planeRecords, fallbacks                          *prometheus.Desc
 	writes, reads, wakes, perWrite, sinkCalls, sinkSlow, forgotten   *prometheus.Desc
 	links, lanes, laneQueue, laneRTT, laneStreams, laneDeaths, moved *prometheus.Desc
 	dropped, refused, stalls, replay, committed, buffered            *prometheus.Desc
@@ -26,8 +26,9 @@ func newDescs() descs {
 		closingSlots:  desc("closing_slots", "Slots whose response has ended here and that wait for the worker's END (frontends)."),
 		records:       desc("records_total", "Records, one of which is usually a token.", "direction"),
 		bytes:         desc("bytes_total", "Bytes on the lanes, record headers and control included.", "direction"),
-		planeRecords: desc("plane_records_total", "Records by the plane that carried them. While several planes are in use, what a lane carried between the last scrape and its end is missing.",
+		planeRecords: desc("plane_records_total", "Records by the plane that carried them, dead lanes included: the proof of what carried the tokens.",
 			"plane", "direction"),
+		fallbacks: desc("plane_fallbacks_total", "Links that took another plane than the first that both ends list.", "from", "to", "reason"),
 
 		writes:   desc("lane_writes_total", "Writes to lanes, by what made them happen.", "reason"),
 		reads:    desc("lane_reads_total", "Reads from lanes that brought something."),

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -119,33 +120,15 @@ func TestEverythingIsExported(t *testing.T) {
 	}
 }
 
-func TestPlaneRecordsOutliveLanes(t *testing.T) {
-	lane := func(plane string, serial, in uint64) responseplane.LaneStats {
-		return responseplane.LaneStats{Plane: plane, Serial: serial, RecordsIn: in}
+func TestPlanesThatCarriedNothingAreReported(t *testing.T) {
+	s := responseplane.Stats{
+		Planes:    map[string]mux.PlaneStats{"tls": {RecordsIn: 5, RecordsOut: 6}},
+		Fallbacks: map[mux.Fallback]uint64{{From: "quic", To: "tls", Reason: "timeout"}: 2},
 	}
-	stats := func(total uint64, lanes ...responseplane.LaneStats) responseplane.Stats {
-		return responseplane.Stats{RecordsIn: total, Lanes: lanes}
-	}
-	p := newPlaneRecords([]string{"quic", "tls"})
-	for i, c := range []struct {
-		s         responseplane.Stats
-		quic, tls uint64
-	}{
-		{stats(0), 0, 0},
-		{stats(10, lane("quic", 1, 10)), 10, 0},
-		{stats(15, lane("tls", 2, 5)), 10, 5}, // the quic lane died, tls took over
-		{stats(22, lane("tls", 2, 8), lane("quic", 3, 4)), 14, 8},
-		{stats(22), 14, 8},
-		{stats(25, lane("quic", 4, 3)), 17, 8},
-	} {
-		if got := p.update(c.s); got["quic"].in != c.quic || got["tls"].in != c.tls || len(got) != 2 {
-			t.Errorf("step %d: %v, want quic %d, tls %d", i, got, c.quic, c.tls)
-		}
-	}
-	// One plane: exact, whatever happened between scrapes.
-	one := newPlaneRecords([]string{"tcp"})
-	one.update(stats(10, responseplane.LaneStats{Plane: "tcp", Serial: 1, RecordsIn: 10}))
-	if got := one.update(stats(500)); got["tcp"].in != 500 || len(got) != 1 {
-		t.Errorf("one plane: %v, want 500", got)
-	}
+	text := scrape(t, New(func() responseplane.Stats { return s }, counted{plane: "quic"}, counted{plane: "tls"}))
+	wantLines(t, text,
+		`laneway_plane_records_total{direction="in",plane="quic"} 0`, `laneway_plane_records_total{direction="out",plane="quic"} 0`,
+		`laneway_plane_records_total{direction="in",plane="tls"} 5`, `laneway_plane_records_total{direction="out",plane="tls"} 6`,
+		`laneway_plane_fallbacks_total{from="quic",reason="timeout",to="tls"} 2`,
+	)
 }
