@@ -71,7 +71,8 @@ func TestEverythingIsExported(t *testing.T) {
 		RecordsIn: 1000, RecordsOut: 28, BytesIn: 60000, BytesOut: 500, Reads: 40, Wakes: 30, SinkCalls: 5, SinkSlow: 1,
 		Writes: map[string]uint64{"flush": 6, "gap": 2}, ForgottenFlushes: 4, StreamsMoved: 9, WindowStalls: 11, Refused: 12,
 		LaneDeaths: map[string]uint64{"peer": 1}, RecordsDropped: map[string]uint64{"stale": 13}, ReplayBytes: 14, CommittedBytes: 15, BufferedBytes: 16,
-		Links: 2,
+		Links:  2,
+		Planes: map[string]mux.PlaneStats{"quic": {RecordsIn: 700}, "tls": {RecordsIn: 200}},
 		Lanes: []responseplane.LaneStats{
 			{PeerName: "w-0", Plane: "quic", Lane: 0, Serial: 1, Streams: 1, QueueBytes: 100, RTT: 2 * time.Millisecond, RecordsIn: 600},
 			// Another life of the same process, whose name is the same: it must not break the scrape.
