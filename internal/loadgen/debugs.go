@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/laneway-ai/laneway/internal/report"
@@ -10,7 +11,7 @@ import (
 // debugs gathers what the frontends' /debug/plane said during a run.
 type debugs struct {
 	sockets map[string][]report.Socket // by frontend, the latest
-	ports   map[int]int                // lane of a socket's port, where a frontend says it
+	ports   map[int]int                // lane of a frontend's socket, by its port
 	lanes   map[laneKey]laneSeen
 }
 
@@ -33,15 +34,15 @@ func (d *debugs) add(frontend string, p *planeDebug) {
 		if s.Process == "" {
 			s.Process = frontend
 		}
-		d.sockets[frontend] = append(d.sockets[frontend], s.Socket)
-		if s.Lane != nil {
-			d.ports[s.Port] = *s.Lane
-		}
+		d.sockets[frontend] = append(d.sockets[frontend], s)
 	}
 	for _, l := range p.Stats.Lanes {
 		name := l.PeerName
 		if name == "" {
-			name = l.Peer
+			name = l.Remote
+		}
+		if a, err := netip.ParseAddrPort(l.Local); err == nil {
+			d.ports[int(a.Port())] = l.Lane
 		}
 		k := laneKey{frontend, name, l.Lane}
 		d.lanes[k] = laneSeen{streams: max(d.lanes[k].streams, l.Streams), bytes: l.BytesIn}

@@ -82,7 +82,8 @@ func (s *sampler) take(ctx context.Context, last bool) {
 	}
 }
 
-// loop takes a sample each second, and one more when the first measured request starts, until ctx ends.
+// loop takes a sample each second, and one more when the first measured request starts, until ctx ends. A sample that was begun is
+// finished: half a sample is none.
 func (s *sampler) loop(ctx context.Context) {
 	t := time.NewTicker(sampleInterval)
 	defer t.Stop()
@@ -95,6 +96,6 @@ func (s *sampler) loop(ctx context.Context) {
 			first = nil
 		case <-t.C:
 		}
-		s.take(ctx, false)
+		s.take(context.WithoutCancel(ctx), false)
 	}
 }

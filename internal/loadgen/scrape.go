@@ -173,16 +173,15 @@ func label(m *dto.Metric, name string) string {
 
 // planeDebug is what of /debug/plane goes into the report: the sockets, in the report's own shape, and the lanes as the plane counts them.
 type planeDebug struct {
-	Sockets []struct {
-		report.Socket
-		Lane *int `json:"lane"`
-	} `json:"sockets"`
+	Sockets []report.Socket `json:"sockets"`
 	Stats struct {
 		Lanes []struct {
-			Peer, PeerName string
-			Lane           int
-			Streams        int64
-			BytesIn        int64
+			PeerName string
+			Local    string // address of our socket
+			Remote   string
+			Lane     int
+			Streams  int64
+			BytesIn  int64
 		}
 	} `json:"stats"`
 }

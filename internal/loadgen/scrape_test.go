@@ -72,8 +72,8 @@ laneway_host_udp_rcvbuf_errors_total 100
 `, 1000+done*0.003, 1e6+done, 50+n*c.factor, 50+n*c.factor, stray, n/10, done, n/2, done)
 	})
 	mux.HandleFunc("/debug/plane", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"sockets":[{"role":"lane","port":5001,"lane":3,"recv_asked":8,"recv_granted":16,"gro":true}],
-			"stats":{"Lanes":[{"Peer":"abc","PeerName":"p-w0","Plane":"quic","Lane":0,"Streams":4,"BytesIn":900}]}}`)
+		fmt.Fprint(w, `{"sockets":[{"role":"lane","port":5001,"recv_asked":8,"recv_granted":16,"gro":true}],
+			"stats":{"Lanes":[{"Peer":[1,2],"PeerName":"p-w0","Plane":"quic","Lane":3,"Local":"192.0.2.1:5001","Streams":4,"BytesIn":900}]}}`)
 	})
 	c.frontend = httptest.NewServer(mux)
 	t.Cleanup(c.frontend.Close)
