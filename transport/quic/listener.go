@@ -17,6 +17,11 @@ import (
 // Accept. More are refused: quic-go's own queue is short (32), so the loop must not wait.
 const maxPending = 1024
 
+// acceptors is how many goroutines wait in quic-go's Accept for each endpoint. quic-go refuses a connection that is through its
+// handshake when 32 are queued, which a storm of dials on a busy host reaches before one goroutine gets to run. One that waits
+// in Accept takes its connection without a place in the queue, so this many more fit.
+const acceptors = 64
+
 // acceptPause is the wait after an unexpected error of quic-go's Accept.
 const acceptPause = 100 * time.Millisecond
 
@@ -73,7 +78,9 @@ func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.L
 	}
 	t.listeners[ln] = struct{}{}
 	for _, e := range ln.endpoints {
-		ln.wg.Go(func() { ln.loop(e) })
+		for range acceptors {
+			ln.wg.Go(func() { ln.loop(e) })
+		}
 	}
 	t.mu.Unlock()
 	return ln, nil

@@ -1,9 +1,11 @@
 package quic
 
 import (
+	"context"
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -20,10 +22,12 @@ func TestDialStormIsNotRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := ln.Endpoints()[0].String()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
 	var wg sync.WaitGroup
 	for i := range storm {
 		wg.Go(func() {
-			d, err := a.Dial(t.Context(), transport.DialRequest{Address: address, Lane: i})
+			d, err := a.Dial(ctx, transport.DialRequest{Address: address, Lane: i})
 			if err != nil {
 				t.Errorf("dial %d: %v", i, err)
 				return
@@ -38,7 +42,7 @@ func TestDialStormIsNotRefused(t *testing.T) {
 		})
 	}
 	for range storm {
-		c, err := ln.Accept(t.Context()) // one at a time, so that lanes have to wait
+		c, err := ln.Accept(ctx) // one at a time, so that lanes have to wait
 		if err != nil {
 			t.Fatal(err)
 		}
