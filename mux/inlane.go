@@ -94,6 +94,9 @@ func (n *inLane) batchDone(l *lane) {
 	l.flushDue(l.node.now())
 }
 
+// violated implements recordHandler: laneDown ends the lane's streams.
+func (n *inLane) violated(*lane, error) {}
+
 // goAway implements recordHandler: the worker takes no new streams.
 func (n *inLane) goAway(*lane, wire.GoAwayCode, string) {
 	n.link.mu.Lock()

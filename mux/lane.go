@@ -80,8 +80,17 @@ func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
 	return l
 }
 
-// start runs the writer; stop joins it.
-func (l *lane) start() { l.wg.Go(l.writeLoop) }
+// start lets writes begin, now that the HELLOs are through, and runs the writer.
+func (l *lane) start() {
+	l.mu.Lock()
+	l.writing = false
+	wake := l.flushed && !l.empty()
+	l.mu.Unlock()
+	l.wg.Go(l.writeLoop)
+	if wake {
+		l.wakeWriter()
+	}
+}
 
 // die closes the lane, once; the first reason counts. It never waits.
 func (l *lane) die(reason string, err error) {
@@ -313,6 +322,7 @@ func (l *lane) gather(reason writeReason) []byte {
 // the next write, without another Flush. The lane's lock is held, and let go during each visit.
 func (l *lane) visitList(q *list, b []byte, limit int) (out []byte, records, taken int) {
 	start := len(b)
+	left := false
 	for visits := q.n; visits > 0 && q.first != nil; visits-- {
 		if len(b)-start >= limit {
 			l.flushed = true
@@ -327,9 +337,13 @@ func (l *lane) visitList(q *list, b []byte, limit int) (out []byte, records, tak
 		b, n, bytes, more = e.owner.emit(l, b)
 		l.mu.Lock()
 		records, taken = records+n, taken+bytes
-		if more {
+		if more && q == &l.bulk {
 			visits++
+			left = true
 		}
+	}
+	if left && q.first != nil {
+		l.flushed = true // a stream that joined meanwhile may have had the visit of the one that has more
 	}
 	return b, records, taken
 }

@@ -28,9 +28,9 @@ func (n *node) now() int64 { return int64(time.Since(n.epoch)) + 1 }
 // silent lanes.
 const tickEvery = 50 * time.Millisecond
 
-// runTicker calls tick until the node closes. late is by how much the tick came too late beyond a second: a process that
+// runTicker calls tick until the node closes, with the time and the time of the tick before. late is by how much the tick came too late beyond a second: a process that
 // was stopped must not take its own silence for its peers', so deadlines move by it.
-func (n *node) runTicker(tick func(now int64, late time.Duration)) {
+func (n *node) runTicker(tick func(now, last int64, late time.Duration)) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
 	last := n.now()
@@ -42,11 +42,11 @@ func (n *node) runTicker(tick func(now int64, late time.Duration)) {
 		}
 		now := n.now()
 		late := time.Duration(now-last) - tickEvery
-		last = now
 		if late < time.Second {
 			late = 0
 		}
-		tick(now, late)
+		tick(now, last, late)
+		last = now
 	}
 }
 

@@ -41,10 +41,10 @@ type outLink struct {
 }
 
 // slot returns the entry of an index. The lock is held.
-func (k *outLink) slot(s wire.Slot) (*outSlot, error) {
+func (k *outLink) slot(kind wire.Kind, s wire.Slot) (*outSlot, error) {
 	i := int(s.Index())
 	if i > k.cfg.MaxStreams {
-		return nil, &wire.Error{Kind: 0, Slot: s, Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
+		return nil, &wire.Error{Kind: kind, Slot: s, Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
 	}
 	page := i / slotPage
 	for len(k.slots) <= page {
@@ -70,7 +70,7 @@ func (k *outLink) attachLocked(t *wire.Terms, fx *effects) (*OutStream, error) {
 	if k.gone {
 		return nil, fmt.Errorf("%w: link %d is gone", ErrStaleTerms, k.id)
 	}
-	slot, err := k.slot(t.Slot)
+	slot, err := k.slot(wire.Open, t.Slot)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrStaleTerms, err)
 	}
@@ -105,7 +105,8 @@ func (k *outLink) attachLocked(t *wire.Terms, fx *effects) (*OutStream, error) {
 	}
 	if s.lane != nil {
 		s.lane.opened()
-	} else {
+	}
+	if s.lane == nil || k.lanes[s.lane.serial] != s.lane { // an early entry's lane may have died since
 		s.strandAt = k.now()
 	}
 	slot.number, slot.stream = t.Number, s
@@ -148,7 +149,7 @@ func (k *outLink) record(l *lane, h wire.Header, body []byte) error {
 }
 
 func (k *outLink) recordLocked(l *lane, h wire.Header, body []byte, fx *effects) error {
-	slot, err := k.slot(h.Slot)
+	slot, err := k.slot(h.Kind, h.Slot)
 	if err != nil {
 		return err
 	}
@@ -289,8 +290,12 @@ func (k *outLink) resume(l *lane, slot *outSlot, at wire.Slot, r wire.ResumeBody
 	if s.state != outEarly && (r.Consumed < s.ring.base || r.Received > s.high) {
 		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d consumed and %d received, known are %d and %d sent", r.Consumed, r.Received, s.ring.base, s.high)}
 	}
+	if s.state != outEarly && !s.begins(r.Received) {
+		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d received, which is inside a record", r.Received)}
+	}
 	k.moveTo(s, l, r.Move, fx)
 	if s.state == outEarly {
+		s.strandAt = k.now() // it waits for its request, on a live lane too
 		return nil
 	}
 	s.cursor = r.Received
@@ -336,7 +341,11 @@ func (k *outLink) laneDown(l *lane) {
 		k.idleAt = now
 	}
 	k.each(func(_ *outSlot, s *OutStream) {
-		if s.lane == l && s.strandAt == 0 {
+		switch {
+		case s.lane != l:
+		case s.state == outClosed:
+			s.answer, s.lane = nil, nil // the frontend asks again on another lane
+		case s.strandAt == 0:
 			s.strandAt = now
 		}
 	})

@@ -143,6 +143,9 @@ func (s *OutStream) full() error {
 }
 
 func (s *OutStream) tryPutLarge(rec []byte) error {
+	if err := s.assembles(rec); err != nil {
+		return err
+	}
 	body := s.maxData - wire.HeaderSize
 	fragments := (len(rec) + body - 1) / body
 	s.mu.Lock()
@@ -182,6 +185,9 @@ func (s *OutStream) Put(ctx context.Context, rec []byte) error {
 	if len(rec) <= body {
 		return s.putPart(ctx, wire.Data, rec, len(rec))
 	}
+	if err := s.assembles(rec); err != nil {
+		return err
+	}
 	for rest := rec; ; {
 		n := min(body, len(rest))
 		if n == len(rest) {
@@ -192,6 +198,14 @@ func (s *OutStream) Put(ctx context.Context, rec []byte) error {
 		}
 		rest = rest[n:]
 	}
+}
+
+// assembles refuses a record that the receiver would not assemble: it would end the lane, and with it the streams of others.
+func (s *OutStream) assembles(rec []byte) error {
+	if most := s.link.cfg.MaxRecord; len(rec) > most {
+		return fmt.Errorf("%w: %d bytes, the longest record has %d", ErrRecordTooLarge, len(rec), most)
+	}
+	return nil
 }
 
 func (s *OutStream) partOrFail(ctx context.Context, k wire.Kind, part []byte, whole int, begun bool) error {
@@ -438,19 +452,40 @@ func (s *OutStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
 
 // whole is how many bytes from the cursor are whole records of at most limit bytes together, but at least one record.
 func (s *OutStream) whole(limit int) (n, records int) {
-	var head [wire.HeaderSize]byte
 	for at := s.cursor; at < s.ring.tail; {
-		s.ring.peek(head[:], at)
-		h := wire.ParseHeader(head[:])
-		size := wire.HeaderSize + h.Length
+		size, kind := s.recordAt(at)
 		if n > 0 && n+size > limit {
 			break
 		}
 		n += size
 		at += uint64(size)
-		if h.Kind == wire.Data {
+		if kind == wire.Data {
 			records++
 		}
 	}
 	return n, records
+}
+
+// recordAt is the size and kind of the record that begins at an offset below the tail. It never reaches past the tail,
+// also where no record begins: a frontend can say so with a CONSUMED and a RESUME that name the middle of one.
+func (s *OutStream) recordAt(at uint64) (size int, kind wire.Kind) {
+	rest := int(s.ring.tail - at)
+	if rest < wire.HeaderSize {
+		return rest, 0
+	}
+	var head [wire.HeaderSize]byte
+	s.ring.peek(head[:], at)
+	h := wire.ParseHeader(head[:])
+	return min(wire.HeaderSize+h.Length, rest), h.Kind
+}
+
+// begins says whether a record begins at offset, or the string ends there, counted from the oldest byte kept. It is for
+// RESUME: a CONSUMED in the middle of a record harms nobody, so it is not looked at.
+func (s *OutStream) begins(offset uint64) bool {
+	at := s.ring.base
+	for at < offset {
+		size, _ := s.recordAt(at)
+		at += uint64(size)
+	}
+	return at == offset
 }

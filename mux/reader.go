@@ -21,6 +21,8 @@ type recordHandler interface {
 	record(l *lane, h wire.Header, body []byte) error
 	// batchDone is called once after each read, when all its whole records were handled.
 	batchDone(l *lane)
+	// violated is called with the error of record before the lane is closed: before the peer can move streams away.
+	violated(l *lane, err error)
 	// goAway takes a GOAWAY that does not end the lane.
 	goAway(l *lane, code wire.GoAwayCode, text string)
 }
@@ -45,6 +47,7 @@ func (l *lane) readLoop(h recordHandler, fromWorker bool) *laneError {
 			l.plane.recordsIn.Add(uint64(records))
 			h.batchDone(l)
 			if perr != nil {
+				h.violated(l, perr)
 				return l.ended(perr)
 			}
 			have = copy(buf, buf[used:have])

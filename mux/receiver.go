@@ -249,9 +249,9 @@ func (r *Receiver) Peers() []PeerState {
 }
 
 // tick runs the Receiver's timers.
-func (r *Receiver) tick(now int64, late time.Duration) {
+func (r *Receiver) tick(now, last int64, late time.Duration) {
 	const quarter = int64(250 * time.Millisecond)
-	times := late > 0 || now/quarter != (now-int64(tickEvery))/quarter // visits every stream, so not at each tick
+	times := late > 0 || now/quarter != last/quarter // visits every stream, so not at each tick
 	for _, p := range r.snapshotPeers() {
 		k := p.link.Load()
 		if k == nil {

@@ -130,26 +130,3 @@ func (r *ring) release(offset uint64) {
 		}
 	}
 }
-
-// truncate drops everything from offset on; [base, offset) stays.
-func (r *ring) truncate(offset uint64) {
-	if offset == r.tail {
-		return
-	}
-	if offset == r.base {
-		r.release(r.tail)
-		r.base, r.tail, r.start = offset, offset, offset
-		return
-	}
-	r.at = nil
-	c, off := r.first, r.start
-	for offset-off > chunkPayload {
-		c, off = c.next, off+chunkPayload
-	}
-	for d := c.next; d != nil; {
-		next := d.next
-		r.pool.put(d)
-		d = next
-	}
-	c.next, r.last, r.tail = nil, c, offset
-}

@@ -103,6 +103,9 @@ func (s *Sender) serveLane(conn transport.Conn) {
 		return
 	}
 	l.start()
+	if s.isDraining() {
+		l.sendAway(wire.AwayDraining, drainText)
+	}
 	s.log.Debug("lane up", "link", link.id, "peer", link.peer, "plane", l.info.Plane, "lane", l.index)
 	dead := l.readLoop(link, false)
 	link.laneDown(l)
@@ -112,10 +115,15 @@ func (s *Sender) serveLane(conn transport.Conn) {
 	if errors.As(dead, &away) && away.code == wire.AwayClosing {
 		link.loseAll("the frontend has closed")
 	}
-	if dead.reason == deathProtocol {
-		link.violated(l, dead)
-	}
 	s.log.Info("lane down", "link", link.id, "peer", link.peer, "plane", l.info.Plane, "lane", l.index, "error", dead)
+}
+
+const drainText = "the worker drains"
+
+func (s *Sender) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 // welcome does the handshake. A lane that is refused gets a GOAWAY that says why.
@@ -147,6 +155,7 @@ func (s *Sender) welcome(conn transport.Conn) (*outLink, *lane, error) {
 		return nil, nil, err
 	}
 	l := newLane(&s.node, conn, int(hello.Lane), hello.Serial)
+	l.writing = true // nothing goes out before HELLO, though others see the lane from here on
 	link, code, err := s.join(hello, l)
 	if err != nil {
 		refuse(conn, nil, code, err.Error())
@@ -186,11 +195,11 @@ func (s *Sender) join(h *wire.HelloBody, l *lane) (*outLink, wire.GoAwayCode, er
 	link := s.links[key]
 	first := h.PeerSecret == [16]byte{}
 	switch {
-	case first && link != nil && link.inUse():
+	case first && link != nil && !link.yield():
 		return nil, wire.AwayUnknownLink, fmt.Errorf("mux: link %d of node %s exists; a further lane must name its secrets", h.Link, key.peer)
 	case !first && (link == nil || !secretsMatch(link, h)):
 		return nil, wire.AwayUnknownLink, fmt.Errorf("mux: unknown link %d of node %s", h.Link, key.peer)
-	case first && len(s.links) >= s.cfg.MaxLinks:
+	case first && link == nil && len(s.links) >= s.cfg.MaxLinks:
 		return nil, wire.AwayLimit, fmt.Errorf("mux: %d links are open, no more are allowed", len(s.links))
 	case first:
 		link = &outLink{node: &s.node, sender: s, peer: key.peer, id: h.Link, lanes: make(map[uint64]*lane), peerSecret: h.OwnSecret, ownSecret: newSecret()}
@@ -211,11 +220,15 @@ func (s *Sender) join(h *wire.HelloBody, l *lane) (*outLink, wire.GoAwayCode, er
 	return link, 0, nil
 }
 
-// inUse says whether the link has lanes or streams that a new first lane must not take over.
-func (k *outLink) inUse() bool {
+// yield gives the link's name up for a new first lane, unless it has lanes or streams.
+func (k *outLink) yield() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.lanes) > 0 || k.live > 0
+	if len(k.lanes) > 0 || k.live > 0 {
+		return false
+	}
+	k.gone = true
+	return true
 }
 
 func (s *Sender) forgetLane(l *lane) {
@@ -225,15 +238,20 @@ func (s *Sender) forgetLane(l *lane) {
 	s.flushable.Store(&lanes)
 }
 
-// violated ends the streams of a lane whose frontend broke the protocol, after what was sent: they do not go on elsewhere.
-func (k *outLink) violated(l *lane, dead *laneError) {
+// violated implements recordHandler. It ends the streams of a lane whose frontend broke the protocol, after what was sent:
+// they do not go on elsewhere. A GOAWAY is no violation.
+func (k *outLink) violated(l *lane, why error) {
+	var bad *wire.Error
+	if !errors.As(why, &bad) {
+		return
+	}
 	var fx effects
 	k.mu.Lock()
 	k.each(func(_ *outSlot, s *OutStream) {
 		if s.lane != l || s.state != outOpen {
 			return
 		}
-		end := End{Type: EndProtocol, Text: dead.err.Error()}
+		end := End{Type: EndProtocol, Text: bad.Error()}
 		s.appendEnd(end)
 		s.end.Store(&EndError{End: end})
 		if done := s.done; done != nil {
@@ -303,12 +321,12 @@ func (s *Sender) Flush() {
 }
 
 // tick runs the Sender's timers.
-func (s *Sender) tick(now int64, late time.Duration) {
+func (s *Sender) tick(now, last int64, late time.Duration) {
 	for _, l := range *s.flushable.Load() {
 		l.watch(now, late, false)
 	}
 	// Once a second is enough for what counts in seconds, and it visits every stream.
-	second := now/int64(time.Second) != (now-int64(tickEvery))/int64(time.Second)
+	second := now/int64(time.Second) != last/int64(time.Second)
 	if !second && late == 0 {
 		return
 	}
@@ -324,8 +342,11 @@ func (s *Sender) tick(now int64, late time.Duration) {
 	wall := time.Now()
 	for _, k := range links {
 		if k.expire(now, late, wall) {
+			key := linkKey{peer: k.peer, id: k.id}
 			s.mu.Lock()
-			delete(s.links, linkKey{peer: k.peer, id: k.id})
+			if s.links[key] == k { // else a new link has the name
+				delete(s.links, key)
+			}
 			s.mu.Unlock()
 		}
 	}
@@ -350,7 +371,7 @@ func (s *Sender) Drain(ctx context.Context) error {
 	s.draining = true
 	s.mu.Unlock()
 	for _, l := range *s.flushable.Load() {
-		l.sendAway(wire.AwayDraining, "the worker drains")
+		l.sendAway(wire.AwayDraining, drainText)
 	}
 	t := time.NewTicker(10 * time.Millisecond)
 	defer t.Stop()

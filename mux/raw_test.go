@@ -1,0 +1,440 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/transport/memory"
+)
+
+// guard is how long a test waits for what must come at once.
+const guard = 20 * time.Second
+
+var (
+	frontID  = transport.NodeID{0xf}
+	workerID = transport.NodeID{0x3}
+)
+
+// rawRecord is a record as a raw lane has read it.
+type rawRecord struct {
+	wire.Header
+	body []byte
+}
+
+// rawLane is one end of a lane that does what the test says; the other end is a real Sender or Receiver.
+type rawLane struct {
+	conn transport.Conn
+	peer wire.HelloBody // the other end's HELLO
+
+	mu      sync.Mutex
+	recs    []rawRecord
+	bytes   int // of all records read
+	err     error
+	changed chan struct{}
+	done    chan struct{}
+}
+
+// pump reads all that comes, so that the other end never waits for this one.
+func (l *rawLane) pump() {
+	l.changed, l.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(l.done)
+		for {
+			r, err := l.read()
+			l.mu.Lock()
+			if err != nil {
+				l.err = err
+			} else {
+				l.recs = append(l.recs, r)
+				l.bytes += wire.HeaderSize + len(r.body)
+			}
+			close(l.changed)
+			l.changed = make(chan struct{})
+			l.mu.Unlock()
+			if err != nil {
+				return
+			}
+			if r.Kind == wire.GoAway {
+				if code, _, err := wire.ParseGoAway(r.body); err == nil && code != wire.AwayDraining {
+					_ = l.conn.Close() // as an honest peer does
+				}
+			}
+		}
+	}()
+}
+
+// read takes one record.
+func (l *rawLane) read() (r rawRecord, err error) {
+	var head [wire.HeaderSize]byte
+	if _, err = readFull(l.conn, head[:]); err != nil {
+		return r, err
+	}
+	r.Header = wire.ParseHeader(head[:])
+	r.body = make([]byte, r.Length)
+	_, err = readFull(l.conn, r.body)
+	return r, err
+}
+
+// await waits for a record among all that have come, or for the lane's end (then ok is false).
+func (l *rawLane) await(t testing.TB, what string, match func(rawRecord) bool) (r rawRecord, ok bool) {
+	t.Helper()
+	timeout := time.After(guard)
+	for seen := 0; ; {
+		l.mu.Lock()
+		for ; seen < len(l.recs); seen++ {
+			if match(l.recs[seen]) {
+				r = l.recs[seen]
+				l.mu.Unlock()
+				return r, true
+			}
+		}
+		err, changed := l.err, l.changed
+		l.mu.Unlock()
+		if err != nil {
+			return r, false
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("timed out waiting for: %s", what)
+		}
+	}
+}
+
+func (l *rawLane) count(k wire.Kind) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.recs {
+		if r.Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *rawLane) send(t testing.TB, b ...[]byte) {
+	t.Helper()
+	for _, b := range b {
+		if _, err := l.conn.Write(b); err != nil {
+			t.Fatalf("write to the lane: %v", err)
+		}
+	}
+}
+
+var pings uint64 = 1 << 40
+
+// alive sends a PING and waits for its PONG: what was sent before has been handled. False: the lane has ended.
+func (l *rawLane) alive(t testing.TB) bool {
+	t.Helper()
+	pings++
+	v := pings
+	if _, err := l.conn.Write(wire.AppendPing(nil, wire.Ping, v)); err != nil {
+		return false
+	}
+	_, ok := l.await(t, "PONG", func(r rawRecord) bool {
+		if r.Kind != wire.Pong {
+			return false
+		}
+		got, err := wire.ParseUint64(r.Header, r.body)
+		return err == nil && got == v
+	})
+	return ok
+}
+
+// dead waits for the end of the lane.
+func (l *rawLane) dead(t testing.TB) {
+	t.Helper()
+	select {
+	case <-l.done:
+	case <-time.After(guard):
+		t.Fatal("the lane is still up")
+	}
+}
+
+// rawFront is a frontend made of raw lanes in front of a real Sender.
+type rawFront struct {
+	send   *Sender
+	net    *memory.Network // nil on planes with sockets
+	front  transport.Transport
+	addr   string
+	secret [16]byte
+	worker [16]byte // the Sender's secret
+	serial uint64
+	number uint64
+}
+
+func newRawFront(t testing.TB, cfg Config, mem memory.Config) *rawFront {
+	t.Helper()
+	n := memory.NewNetwork(mem)
+	return connectRawFront(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0")
+}
+
+func connectRawFront(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string) *rawFront {
+	t.Helper()
+	cfg.ID = workerID
+	ln, err := work.Listen(t.Context(), bind, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &rawFront{net: n, front: front, addr: ln.Endpoints()[0].String(), secret: [16]byte{1}}
+	if f.send, err = NewSender(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.send.Serve(ln); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		closeInTime(t, "Sender", f.send)
+		checkEmpty(t, "worker", f.send.Stats())
+		_ = front.Close()
+		_ = work.Close()
+	})
+	return f
+}
+
+// hello is the HELLO of the next lane of link 1.
+func (f *rawFront) hello() wire.HelloBody {
+	f.serial++
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: frontID, Link: 1, Serial: f.serial,
+		OwnSecret: f.secret, PeerSecret: f.worker}
+}
+
+// dial opens a connection and says nothing.
+func (f *rawFront) dial(t testing.TB) *rawLane {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guard)
+	defer cancel()
+	conn, err := f.front.Dial(ctx, transport.DialRequest{Address: f.addr, Peer: workerID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &rawLane{conn: conn}
+}
+
+// greet does the handshake of a connection; an error is a refusal.
+func (f *rawFront) greet(t testing.TB, l *rawLane, h wire.HelloBody) error {
+	t.Helper()
+	l.send(t, wire.AppendHello(nil, &h))
+	peer, err := readHello(l.conn)
+	if err != nil {
+		return err
+	}
+	l.peer = *peer
+	return nil
+}
+
+// lane brings one more lane of link 1 up.
+func (f *rawFront) lane(t testing.TB) *rawLane {
+	t.Helper()
+	l := f.dial(t)
+	if err := f.greet(t, l, f.hello()); err != nil {
+		t.Fatal(err)
+	}
+	f.worker = l.peer.OwnSecret
+	l.pump()
+	t.Cleanup(func() { _ = l.conn.Close(); <-l.done })
+	return l
+}
+
+// terms mints terms on a lane by hand.
+func (f *rawFront) terms(l *rawLane, index uint32) wire.Terms {
+	f.number++
+	return wire.Terms{Frontend: frontID, Worker: workerID, Link: l.peer.Link, Slot: wire.MakeSlot(index, uint8(f.number)), Number: f.number, Key: 7,
+		Serial: l.peer.Serial, Window: 64 << 10}
+}
+
+func (f *rawFront) attach(t testing.TB, terms wire.Terms) *OutStream {
+	t.Helper()
+	s, err := f.send.Attach(wire.AppendTerms(nil, &terms))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// rawWorker is a worker made of raw lanes behind a real Receiver.
+type rawWorker struct {
+	recv  *Receiver
+	net   *memory.Network
+	lanes chan *rawLane // those that are up, in the order in which they came
+	wg    sync.WaitGroup
+}
+
+// newRawWorker starts a Receiver and a listener that greets every lane; hello, if not nil, may change the answer or return
+// nil to write nothing.
+func newRawWorker(t testing.TB, cfg Config, mem memory.Config, hello func(*wire.HelloBody) []byte) *rawWorker {
+	t.Helper()
+	n := memory.NewNetwork(mem)
+	return connectRawWorker(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", hello)
+}
+
+func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string, hello func(*wire.HelloBody) []byte) *rawWorker {
+	t.Helper()
+	cfg.ID = frontID
+	ln, err := work.Listen(t.Context(), bind, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &rawWorker{net: n, lanes: make(chan *rawLane, 1024)}
+	w.wg.Go(func() { w.accept(t, ln, hello) })
+	if w.recv, err = NewReceiver(cfg, front); err != nil {
+		t.Fatal(err)
+	}
+	peer := Peer{ID: workerID, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: []string{ln.Endpoints()[0].String()}}}}
+	if err := w.recv.AddPeer(peer); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		closeInTime(t, "Receiver", w.recv)
+		_ = ln.Close()
+		_ = front.Close()
+		_ = work.Close()
+		w.wg.Wait()
+	})
+	return w
+}
+
+func (w *rawWorker) accept(t testing.TB, ln transport.Listener, hello func(*wire.HelloBody) []byte) {
+	for {
+		conn, err := ln.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		w.wg.Go(func() {
+			defer conn.Close()
+			h, err := readHello(conn)
+			if err != nil {
+				return
+			}
+			own := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: workerID, Link: h.Link, Lane: h.Lane, Serial: h.Serial,
+				MaxStreams: 1 << 16, OwnSecret: [16]byte{2}, PeerSecret: h.OwnSecret}
+			answer := wire.AppendHello(nil, &own)
+			if hello != nil {
+				answer = hello(&own)
+			}
+			if _, err := conn.Write(answer); err != nil {
+				return
+			}
+			l := &rawLane{conn: conn, peer: *h}
+			l.pump()
+			w.lanes <- l
+			<-l.done
+		})
+	}
+}
+
+// lane waits for the next lane that is up.
+func (w *rawWorker) lane(t testing.TB) *rawLane {
+	t.Helper()
+	select {
+	case l := <-w.lanes:
+		waitFor(t, "the lane at the frontend", func() bool {
+			for _, st := range w.recv.Stats().Lanes {
+				if st.Serial == l.peer.Serial {
+					return true
+				}
+			}
+			return false
+		})
+		return l
+	case <-time.After(guard):
+		t.Fatal("no lane came")
+		return nil
+	}
+}
+
+func (w *rawWorker) mint(t testing.TB, o MintOptions) (*InStream, wire.Terms) {
+	t.Helper()
+	in, err := w.recv.Mint(t.Context(), workerID, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms, err := wire.ParseTerms(in.Terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in, terms
+}
+
+// closeInTime closes a Sender or Receiver and fails when that hangs.
+func closeInTime(t testing.TB, what string, c interface{ Close() error }) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- c.Close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("%s.Close: %v", what, err)
+		}
+	case <-time.After(guard):
+		t.Fatalf("%s.Close hangs", what)
+	}
+}
+
+// checkEmpty checks that a closed side holds nothing of any stream, and that each had exactly one end.
+func checkEmpty(t testing.TB, what string, st Stats) {
+	t.Helper()
+	var ended uint64
+	for _, n := range st.StreamsEnded {
+		ended += n
+	}
+	if ended != st.StreamsOpened {
+		t.Errorf("%s: %d streams were opened and %d ended: %v", what, st.StreamsOpened, ended, st.StreamsEnded)
+	}
+	if st.OpenStreams != 0 || st.ReplayBytes != 0 || st.ClosingSlots != 0 || st.CommittedBytes != 0 {
+		t.Errorf("%s: %d streams, %d replay bytes, %d closing slots, %d committed bytes are left", what, st.OpenStreams, st.ReplayBytes, st.ClosingSlots, st.CommittedBytes)
+	}
+}
+
+// data is a DATA or DATA_MORE record.
+func data(k wire.Kind, s wire.Slot, body []byte) []byte {
+	return append(wire.AppendHeader(nil, k, len(body), s), body...)
+}
+
+// header is a record whose length field lies: no body follows.
+func header(k wire.Kind, length int, s wire.Slot) []byte { return wire.AppendHeader(nil, k, length, s) }
+
+func end(s wire.Slot, e wire.EndBody) []byte { return wire.AppendEnd(nil, s, &e) }
+
+// ofKind matches records of a kind.
+func ofKind(k wire.Kind) func(rawRecord) bool {
+	return func(r rawRecord) bool { return r.Kind == k }
+}
+
+// ofNumber matches STOPs and KILLs of a stream.
+func ofNumber(k wire.Kind, number uint64) func(rawRecord) bool {
+	return func(r rawRecord) bool {
+		if r.Kind != k {
+			return false
+		}
+		n, err := wire.ParseUint64(r.Header, r.body)
+		return err == nil && n == number
+	}
+}
+
+// endOf matches the END of a stream.
+func endOf(number uint64) func(rawRecord) bool {
+	return func(r rawRecord) bool {
+		if r.Kind != wire.End {
+			return false
+		}
+		e, err := wire.ParseEnd(r.Slot, r.body)
+		return err == nil && e.Number == number
+	}
+}
+
+// endType checks the end of a worker's stream.
+func endType(err error) (EndType, error) {
+	var e *EndError
+	if errors.As(err, &e) {
+		return e.End.Type, nil
+	}
+	return 0, fmt.Errorf("expected an *EndError, got %v", err)
+}
