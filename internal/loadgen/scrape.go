@@ -174,7 +174,7 @@ func label(m *dto.Metric, name string) string {
 // planeDebug is what of /debug/plane goes into the report: the sockets, in the report's own shape, and the lanes as the plane counts them.
 type planeDebug struct {
 	Sockets []report.Socket `json:"sockets"`
-	Stats struct {
+	Stats   struct {
 		Lanes []struct {
 			PeerName string
 			Local    string // address of our socket
