@@ -17,10 +17,18 @@ type inLane struct {
 	link    *inLink
 	touched []*InStream // got something in this read
 	stray   strayKills
+	grants  grants
 }
 
 // record implements recordHandler: what a worker sends.
 func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
+	if h.Kind == wire.Claim {
+		id, err := wire.ParseClaim(body)
+		if err == nil {
+			n.grants.answer(l, id)
+		}
+		return err
+	}
 	s := n.link.at(h.Slot.Index())
 	if s == nil || s.slot != h.Slot {
 		return n.unknown(h, body)

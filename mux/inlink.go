@@ -24,6 +24,7 @@ type inLink struct {
 	ctx        context.Context // ends when the link is lost
 	cancel     context.CancelFunc
 	closing    atomic.Int64 // slots that wait for the worker's END
+	suspect    atomic.Int64 // node time of a Suspect that is not settled; 0 = none
 
 	pages atomic.Pointer[[]*slotArray] // copied when it grows
 
@@ -273,6 +274,29 @@ func (k *inLink) each(fn func(*InStream)) {
 			s.mu.Unlock()
 		}
 	}
+}
+
+// confirmed settles a suspicion: true when the node has had its time and nothing came on any lane.
+func (k *inLink) confirmed(lanes []*lane, now int64, late time.Duration) bool {
+	since := k.suspect.Load()
+	if since == 0 {
+		return false
+	}
+	if late > 0 {
+		k.suspect.CompareAndSwap(since, now) // this process was stopped; the node gets its second
+		return false
+	}
+	for _, l := range lanes {
+		if l.lastRecv.Load() > since {
+			k.suspect.CompareAndSwap(since, 0)
+			return false
+		}
+	}
+	if now-since < int64(suspectFor) {
+		return false
+	}
+	k.suspect.Store(0)
+	return true
 }
 
 // upLanes are the lanes that are up now.

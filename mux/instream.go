@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // inState is the state of a frontend's stream; DESIGN.md 6 and docs/wire.md have the table.
@@ -102,6 +103,9 @@ type InStream struct {
 
 // Terms are what the request must carry to the worker. They must not be changed.
 func (s *InStream) Terms() []byte { return s.terms }
+
+// Node is the worker's node.
+func (s *InStream) Node() transport.NodeID { return s.link.peer.id }
 
 // Lane is the plane and index of the lane that the stream is on, or was on last.
 func (s *InStream) Lane() (plane string, index int) {

@@ -56,6 +56,7 @@ type lane struct {
 	pongVal uint64
 	away    []byte // GOAWAY due, encoded
 	dead    *laneError
+	claims  claims // a worker's CLAIMs
 	batch   []byte
 
 	open     atomic.Int64 // streams placed on the lane
@@ -73,6 +74,7 @@ func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
 	l := &lane{node: n, conn: conn, info: conn.Info(), plane: n.stats.plane(conn.Info().Plane), index: index, serial: serial,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
+	l.claims.owner = &l.claims
 	if !n.cfg.NoInlineWrite {
 		l.try, _ = conn.(transport.TryWriter)
 	}

@@ -140,6 +140,9 @@ func (k *outLink) free(slot *outSlot, number uint64, fx *effects) {
 
 // record implements recordHandler: what a frontend sends.
 func (k *outLink) record(l *lane, h wire.Header, body []byte) error {
+	if h.Kind == wire.Grant {
+		return k.sender.answered(body)
+	}
 	var fx effects
 	k.mu.Lock()
 	err := k.recordLocked(l, h, body, &fx)

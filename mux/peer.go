@@ -334,6 +334,7 @@ func (k *inLink) read(l *lane) {
 	k.log.Debug("lane up", "peer", k.peer.id, "link", k.id, "plane", k.plane, "lane", l.index)
 	h := &inLane{lane: l, link: k}
 	h.stray.owner = &h.stray
+	h.grants.owner, h.grants.of = &h.grants, k
 	dead := l.readLoop(h, true)
 	l.wg.Wait()
 	k.laneDown(l, dead)

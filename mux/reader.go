@@ -89,7 +89,7 @@ func (l *lane) decode(h recordHandler, b []byte, fromWorker bool, skip *int) (us
 		if head.Kind == wire.Data {
 			records++
 		}
-		if head.Kind.OfLane() {
+		if head.Kind.OfBoth() {
 			err = l.control(h, head, body)
 		} else {
 			err = h.record(l, head, body)
@@ -100,7 +100,7 @@ func (l *lane) decode(h recordHandler, b []byte, fromWorker bool, skip *int) (us
 	}
 }
 
-// control handles the records of the lane itself.
+// control handles the records of the lane itself that both sides send.
 func (l *lane) control(h recordHandler, head wire.Header, body []byte) error {
 	switch head.Kind {
 	case wire.Ping:

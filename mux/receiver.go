@@ -24,10 +24,11 @@ type Receiver struct {
 	serial     atomic.Uint64
 	linkNumber atomic.Uint64
 
-	mu       sync.Mutex
-	peers    map[transport.NodeID]*peer
-	draining bool
-	closing  bool
+	mu        sync.Mutex
+	peers     map[transport.NodeID]*peer
+	unclaimed map[[16]byte]*OpenStream // open terms that may be claimed
+	draining  bool
+	closing   bool
 }
 
 // Peer says where a node can be reached.
@@ -69,7 +70,7 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer)}
+	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer), unclaimed: make(map[[16]byte]*OpenStream)}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.node.init(cfg)
 	r.stats.init()
@@ -222,6 +223,26 @@ func (r *Receiver) State(id transport.NodeID) (PeerState, bool) {
 	return p.state(), true
 }
 
+// suspectFor is how long a node whose record has gone may take to answer.
+const suspectFor = time.Second
+
+// Suspect says that there is reason to think that a node has died: its record has left the registry. It is asked, and if
+// nothing at all arrives from it for a second its link is lost; if anything does, nothing happens.
+func (r *Receiver) Suspect(id transport.NodeID) {
+	p := r.peer(id)
+	if p == nil {
+		return
+	}
+	k := p.link.Load()
+	if k == nil {
+		return
+	}
+	k.suspect.Store(r.now())
+	for _, l := range k.upLanes() {
+		l.sendPing()
+	}
+}
+
 // Up says whether a lane to the node is up and takes new streams.
 func (r *Receiver) Up(id transport.NodeID) bool {
 	p := r.peer(id)
@@ -271,7 +292,9 @@ func (r *Receiver) tick(now, last int64, late time.Duration) {
 			l.flushDue(now)
 			l.watch(now, late, true)
 		}
-		if expired {
+		if k.confirmed(lanes, now, late) {
+			k.lose("the worker's record has gone and it does not answer")
+		} else if expired {
 			k.lose(fmt.Sprintf("no lane to the worker for %v", r.cfg.ResumeTimeout))
 		}
 	}
@@ -311,9 +334,12 @@ func (r *Receiver) Close() error {
 	r.mu.Lock()
 	first := !r.closing
 	r.closing = true
-	peers := r.peers
-	r.peers = map[transport.NodeID]*peer{}
+	peers, unclaimed := r.peers, r.unclaimed
+	r.peers, r.unclaimed = map[transport.NodeID]*peer{}, map[[16]byte]*OpenStream{}
 	r.mu.Unlock()
+	for _, s := range unclaimed {
+		_ = s.Close()
+	}
 	if first {
 		close(r.done)
 		var lanes []*lane

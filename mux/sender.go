@@ -25,6 +25,7 @@ type Sender struct {
 	links     map[linkKey]*outLink
 	listeners []transport.Listener
 	shaking   map[transport.Conn]struct{} // lanes in their handshake, so that Close can end them
+	claiming  map[[16]byte]chan grant     // CLAIMs under way
 	draining  bool
 	closing   bool
 	flushable atomic.Pointer[[]*lane] // all lanes that are up, copied on change
@@ -47,7 +48,7 @@ func NewSender(cfg Config) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{links: make(map[linkKey]*outLink), shaking: make(map[transport.Conn]struct{}), handshakes: make(chan struct{}, maxHandshakes)}
+	s := &Sender{links: make(map[linkKey]*outLink), shaking: make(map[transport.Conn]struct{}), claiming: make(map[[16]byte]chan grant), handshakes: make(chan struct{}, maxHandshakes)}
 	s.node.init(cfg)
 	s.stats.init()
 	s.flushable.Store(&[]*lane{})

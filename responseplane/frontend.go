@@ -191,6 +191,7 @@ func (f *Frontend) removeLocked(id string) {
 	if n := f.nodes[w.node]; n != nil {
 		if n.workers--; n.workers == 0 {
 			n.unused = time.Now()
+			f.recv.Suspect(w.node)
 		}
 	}
 }
@@ -233,6 +234,39 @@ func (f *Frontend) Mint(ctx context.Context, node NodeID, o MintOptions) (*Respo
 	}
 	return &Response{in: in, f: f, node: node, name: f.nodeName(node)}, nil
 }
+
+// Pending is a response of open terms that no worker has claimed yet. Always Close it, or the Response that Wait returns.
+type Pending struct {
+	f    *Frontend
+	open *mux.OpenStream
+}
+
+// MintOpen opens a response for a router that picks the worker after the request has left: put Pending.Terms into the
+// request; whichever worker gets it claims the response (Worker.Claim) while its engine prefills. The worker must have this
+// Frontend's link up, so add every worker process that may be picked. It fails with an *Error (busy, draining) or ErrClosed.
+func (f *Frontend) MintOpen(o MintOptions) (*Pending, error) {
+	open, err := f.recv.MintOpen(o)
+	if err != nil {
+		return nil, asMint(err, "", NodeID{})
+	}
+	return &Pending{f: f, open: open}, nil
+}
+
+// Terms are what the request must carry: opaque, about 50 bytes. They must not be changed.
+func (p *Pending) Terms() []byte { return p.open.Terms() }
+
+// Wait waits until a worker has claimed the response. A ctx that ends changes nothing: Wait again, or Close.
+func (p *Pending) Wait(ctx context.Context) (*Response, error) {
+	in, err := p.open.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node := in.Node()
+	return &Response{in: in, f: p.f, open: p.open, node: node, name: p.f.nodeName(node)}, nil
+}
+
+// Close gives the response up: a worker that asks for it later is told so, one that has it is told to stop. Idempotent.
+func (p *Pending) Close() error { return p.open.Close() }
 
 func (f *Frontend) nodeName(id NodeID) string {
 	f.mu.RLock()

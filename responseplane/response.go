@@ -16,7 +16,8 @@ type Response struct {
 	f       *Frontend
 	node    NodeID
 	name    string
-	worker  *workerEntry // nil when it was minted for an own request path
+	worker  *workerEntry    // nil when it was minted for an own request path
+	open    *mux.OpenStream // nil unless it came of open terms
 	retries int
 	closed  atomic.Bool
 }
@@ -91,6 +92,9 @@ func (r *Response) Kill() { r.in.Kill(mux.End{Type: mux.EndKilled, Text: "killed
 func (r *Response) Close() error {
 	if r.closed.CompareAndSwap(false, true) && r.worker != nil {
 		r.worker.open.Add(-1)
+	}
+	if r.open != nil {
+		return r.open.Close()
 	}
 	return r.in.Close()
 }

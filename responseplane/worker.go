@@ -129,6 +129,19 @@ func (w *Worker) Attach(terms []byte) (*Writer, error) {
 	return &Writer{out: out, w: w}, nil
 }
 
+// Claim opens the response that open terms name: one round trip on the lane to the frontend. It fails as Attach does, and
+// with ctx's error.
+func (w *Worker) Claim(ctx context.Context, terms []byte) (*Writer, error) {
+	out, err := w.send.Claim(ctx, terms)
+	if err != nil {
+		if isContext(err) {
+			return nil, err
+		}
+		return nil, w.asAttach(err)
+	}
+	return &Writer{out: out, w: w}, nil
+}
+
 func (w *Worker) asAttach(err error) error {
 	code := CodeBadRequest
 	switch {

@@ -39,26 +39,31 @@ const (
 	Data     Kind = 0x11 // worker
 	DataMore Kind = 0x12 // worker: a fragment, more follow
 	End      Kind = 0x13 // worker
+	Claim    Kind = 0x14 // worker; of the lane: asks for the terms of open terms
 
 	Consumed Kind = 0x20 // frontend
 	Stop     Kind = 0x21 // frontend
 	Kill     Kind = 0x22 // frontend
 	Resume   Kind = 0x23 // frontend
+	Grant    Kind = 0x24 // frontend; of the lane: answers a CLAIM
 )
 
 // Skipped says whether a receiver skips records of this kind unread, so that later versions can add hints.
 func (k Kind) Skipped() bool { return k >= 0xC0 }
 
 // OfLane says whether the kind belongs to the lane itself; its slot is 0.
-func (k Kind) OfLane() bool { return k >= Hello && k <= GoAway }
+func (k Kind) OfLane() bool { return k.OfBoth() || k == Claim || k == Grant }
+
+// OfBoth says whether both sides may send the kind.
+func (k Kind) OfBoth() bool { return k >= Hello && k <= GoAway }
 
 // FromWorker and FromFrontend say who may send the kind.
-func (k Kind) FromWorker() bool   { return k.OfLane() || k >= Open && k <= End }
-func (k Kind) FromFrontend() bool { return k.OfLane() || k >= Consumed && k <= Resume }
+func (k Kind) FromWorker() bool   { return k.OfBoth() || k >= Open && k <= Claim }
+func (k Kind) FromFrontend() bool { return k.OfBoth() || k >= Consumed && k <= Grant }
 
 var kindNames = map[Kind]string{
 	Hello: "HELLO", Ping: "PING", Pong: "PONG", GoAway: "GOAWAY", Open: "OPEN", Data: "DATA", DataMore: "DATA_MORE", End: "END",
-	Consumed: "CONSUMED", Stop: "STOP", Kill: "KILL", Resume: "RESUME",
+	Consumed: "CONSUMED", Stop: "STOP", Kill: "KILL", Resume: "RESUME", Claim: "CLAIM", Grant: "GRANT",
 }
 
 func (k Kind) String() string {

@@ -30,7 +30,7 @@ type Terms struct {
 // AppendTerms appends the encoding.
 func AppendTerms(b []byte, t *Terms) []byte {
 	b = be.AppendUint16(b, TermsVersion)
-	b = be.AppendUint16(b, 0)
+	b = be.AppendUint16(b, termsBound)
 	b = append(b, t.Frontend[:]...)
 	b = append(b, t.Worker[:]...)
 	b = be.AppendUint64(b, t.Link)
@@ -48,20 +48,13 @@ var ErrTermsVersion = fmt.Errorf("wire: unsupported version of terms")
 
 // ParseTerms decodes terms.
 func ParseTerms(b []byte) (Terms, error) {
-	if len(b) >= 2 {
-		if v := be.Uint16(b); v != TermsVersion {
-			return Terms{}, fmt.Errorf("%w: version %d, this side reads %d", ErrTermsVersion, v, TermsVersion)
-		}
+	if err := checkTerms(b, termsBound, TermsSize); err != nil {
+		return Terms{}, err
 	}
-	if len(b) < TermsSize {
-		return Terms{}, fmt.Errorf("wire: terms have %d bytes, expected %d", len(b), TermsSize)
-	}
-	left := be.Uint64(b[76:])
-	const most = uint64(1<<63-1) / uint64(time.Microsecond)
 	t := Terms{
 		Frontend: [16]byte(b[4:20]), Worker: [16]byte(b[20:36]), Link: be.Uint64(b[36:]), Slot: Slot(be.Uint32(b[44:])),
 		Number: be.Uint64(b[48:]), Key: be.Uint64(b[56:]), Serial: be.Uint64(b[64:]), Window: be.Uint32(b[72:]),
-		TimeLeft: time.Duration(min(left, most)) * time.Microsecond,
+		TimeLeft: timeLeft(b[76:]),
 	}
 	switch {
 	case t.Slot.Index() == 0:

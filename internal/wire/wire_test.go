@@ -39,7 +39,10 @@ func vectors() map[string][]byte {
 		"stop":      AppendNumber(nil, Stop, slot, 300),
 		"kill":      AppendNumber(nil, Kill, slot, 300),
 		"resume":    AppendResume(nil, slot, ResumeBody{Number: 300, Move: 1, Received: 4096, Consumed: 1024}),
+		"claim":     AppendClaim(nil, node(0xa0)),
+		"grant":     AppendGrant(nil, node(0xa0), Granted, AppendTerms(nil, terms)),
 		"terms":     AppendTerms(nil, terms),
+		"openterms": AppendOpenTerms(nil, &OpenTerms{Frontend: node(0x10), ID: node(0xa0), TimeLeft: 1500 * time.Millisecond}),
 	}
 }
 
@@ -63,8 +66,15 @@ func TestGoldenVectors(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s encodes as\n%x, the golden vector is\n%x", name, got, want)
 		}
-		if name == "terms" {
+		switch name {
+		case "terms":
 			reencodeTerms(t, want)
+			continue
+		case "openterms":
+			v, err := ParseOpenTerms(want)
+			if err != nil || !IsOpenTerms(want) || !bytes.Equal(AppendOpenTerms(nil, &v), want) {
+				t.Errorf("open terms: %+v, %v", v, err)
+			}
 			continue
 		}
 		if out, err := reencode(want); err != nil || !bytes.Equal(out, want) {
@@ -110,6 +120,12 @@ func reencode(b []byte) ([]byte, error) {
 	case Stop, Kill:
 		v, err := ParseUint64(h, body)
 		return AppendNumber(nil, h.Kind, h.Slot, v), err
+	case Claim:
+		id, err := ParseClaim(body)
+		return AppendClaim(nil, id), err
+	case Grant:
+		id, code, terms, err := ParseGrant(body)
+		return AppendGrant(nil, id, code, terms), err
 	case Resume:
 		v, err := ParseResume(h.Slot, body)
 		return AppendResume(nil, h.Slot, v), err
@@ -236,6 +252,21 @@ func FuzzTerms(f *testing.F) {
 			return
 		}
 		again, err := ParseTerms(AppendTerms(nil, &v))
+		if err != nil || again != v {
+			t.Fatalf("%+v became %+v (%v)", v, again, err)
+		}
+	})
+}
+
+// FuzzOpenTerms does the same for open terms.
+func FuzzOpenTerms(f *testing.F) {
+	f.Add(vectors()["openterms"])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := ParseOpenTerms(b)
+		if err != nil {
+			return
+		}
+		again, err := ParseOpenTerms(AppendOpenTerms(nil, &v))
 		if err != nil || again != v {
 			t.Fatalf("%+v became %+v (%v)", v, again, err)
 		}

@@ -1,0 +1,131 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/transport/memory"
+)
+
+func TestOpenTermsAreClaimed(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		p := newPair(t, pairConfig{recv: Config{Lanes: 2}, mem: memory.Config{TryWrite: try}})
+		open, err := p.recv.MintOpen(MintOptions{TimeLeft: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.send.Claim(t.Context(), open.Terms())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := out.Deadline(); !ok {
+			t.Error("the time left did not reach the worker")
+		}
+		in, err := open.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Send(t.Context(), makeRecord(nil, 9, 0, 64)); err != nil {
+			t.Fatal(err)
+		}
+		_ = out.Complete(nil)
+		rec, err := in.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkRecord(rec, 9, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Next(t.Context()); err != io.EOF {
+			t.Fatal(err)
+		}
+		// The same request again, and one that was given up.
+		if _, err := p.send.Claim(t.Context(), open.Terms()); !errors.Is(err, ErrStaleTerms) {
+			t.Errorf("a second claim: %v", err)
+		}
+		_ = open.Close()
+		given, err := p.recv.MintOpen(MintOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = given.Close()
+		if _, err := p.send.Claim(t.Context(), given.Terms()); !errors.Is(err, ErrStaleTerms) {
+			t.Errorf("a claim of what was given up: %v", err)
+		}
+		if _, err := given.Wait(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Wait after Close: %v", err)
+		}
+		p.settled(t)
+	}
+}
+
+func TestClaimSurvivesALane(t *testing.T) {
+	p := newPair(t, pairConfig{recv: Config{Lanes: 2}})
+	open, err := p.recv.MintOpen(MintOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range p.net.Conns() {
+		c.Peer().Stall() // what the worker asks does not arrive
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		out, err := p.send.Claim(t.Context(), open.Terms())
+		if err == nil {
+			err = out.Complete(nil)
+		}
+		claimed <- err
+	}()
+	waitFor(t, "the claim is under way", func() bool {
+		p.send.mu.Lock()
+		defer p.send.mu.Unlock()
+		return len(p.send.claiming) == 1
+	})
+	for _, c := range p.net.Conns() {
+		c.Cut(errors.New("cut by the test"))
+	}
+	if err := <-claimed; err != nil && !errors.Is(err, ErrNoLink) {
+		t.Fatal(err)
+	} else if err != nil {
+		waitFor(t, "a lane", func() bool { return p.state().Up })
+		out, err := p.send.Claim(t.Context(), open.Terms())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = out.Complete(nil)
+	}
+	in, err := open.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Next(t.Context()); err != io.EOF {
+		t.Fatal(err)
+	}
+	_ = open.Close()
+	p.settled(t)
+}
+
+func TestClaimEndsWithItsContext(t *testing.T) {
+	p := newPair(t, pairConfig{})
+	open, err := p.recv.MintOpen(MintOptions{TimeLeft: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	p.net.Conns()[0].Peer().Stall()
+	if _, err := p.send.Claim(t.Context(), open.Terms()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a claim past the time left: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait: %v", err)
+	}
+	if _, err := p.send.Claim(t.Context(), open.Terms()[:10]); err == nil {
+		t.Error("terms that were cut were claimed")
+	}
+	p.net.Conns()[0].Peer().Release()
+}
