@@ -1,0 +1,215 @@
+package planebench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/pprof"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// RoleEnv names the variable that makes the program a child; it is set by the parent and by nobody else.
+const RoleEnv = "LOADGEN_PLANE_ROLE"
+
+// Roles of children.
+const (
+	roleWorker   = "worker"
+	roleFrontend = "frontend"
+)
+
+// IsChild says whether this process was started as a child.
+func IsChild() bool { return os.Getenv(RoleEnv) != "" }
+
+// child is what both roles have.
+type child struct {
+	cfg        childConfig
+	out        *writer
+	log        *slog.Logger
+	id         *transport.Identity
+	transports []transport.Transport
+	profile    *os.File
+	began      Usage
+}
+
+// role is what a role does with the parent's commands.
+type role interface {
+	start(ctx context.Context) (message, error)
+	begin()
+	end() *Consumer
+	finish() *Totals // opStop for frontends, opTotals for workers
+	stats() mux.Stats
+	count(u *Usage)
+	close() error
+}
+
+// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when ctx does,
+// or with what it failed with, which the parent has been told.
+func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &child{out: newWriter(out), log: log}
+	commands := make(chan message)
+	ended := make(chan error, 1)
+	go func() { // ends with in, or with the process: a read of standard input cannot be given up
+		dec := json.NewDecoder(in)
+		for {
+			var m message
+			if err := dec.Decode(&m); err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case commands <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var r role
+	defer func() { c.closeAll(r) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("commands from the parent: %w", err)
+		case m := <-commands:
+			var err error
+			if r == nil {
+				r, err = c.start(ctx, m)
+			} else {
+				err = c.do(ctx, r, m)
+			}
+			if err != nil {
+				_ = c.out.send(message{Op: opFailed, Error: err.Error()})
+				return err
+			}
+		}
+	}
+}
+
+func (c *child) start(ctx context.Context, m message) (role, error) {
+	if m.Op != opStart || m.Config == nil {
+		return nil, fmt.Errorf("the first command is %q, expected %q with a configuration", m.Op, opStart)
+	}
+	c.cfg = *m.Config
+	settings := c.cfg.Settings
+	settings.Planes = []string{c.cfg.Plane}
+	var err error
+	if c.id, err = transport.NewIdentity(); err != nil {
+		return nil, err
+	}
+	if c.transports, err = settings.Transports(c.id, c.log); err != nil {
+		return nil, err
+	}
+	var r role = &workerRole{child: c, settings: settings}
+	if c.cfg.Role == roleFrontend {
+		r = &frontendRole{child: c, settings: settings}
+	}
+	ready, err := r.start(ctx)
+	if err != nil {
+		return r, err
+	}
+	return r, c.out.send(ready)
+}
+
+func (c *child) do(ctx context.Context, r role, m message) error {
+	switch m.Op {
+	case opGo:
+		f, ok := r.(*frontendRole)
+		if !ok {
+			return fmt.Errorf("command %q is for frontends", m.Op)
+		}
+		f.load.start(f.ctx)
+		return nil
+	case opBegin:
+		if c.cfg.Profile != "" {
+			f, err := os.Create(c.cfg.Profile)
+			if err != nil {
+				return err
+			}
+			c.profile = f
+			if err := pprof.StartCPUProfile(f); err != nil {
+				return err
+			}
+		}
+		r.begin()
+		c.began = c.usage(r)
+		return c.out.send(message{Op: opBegun})
+	case opEnd:
+		u := c.usage(r).sub(c.began)
+		consumer := r.end()
+		if err := c.endProfile(); err != nil {
+			return err
+		}
+		return c.out.send(message{Op: opWindow, Usage: &u, Consumer: consumer, Sockets: c.sockets()})
+	case opStop, opTotals:
+		t := r.finish()
+		st := r.stats()
+		t.Records, t.Left = st.RecordsIn+st.RecordsOut, st.OpenStreams
+		t.RSSPeak, _ = procstat.RSSPeak(procstat.Self)
+		return c.out.send(message{Op: opStopped, Totals: t})
+	}
+	return fmt.Errorf("unknown command %q", m.Op)
+}
+
+// sockets are the plane's of this process: what was asked of the kernel and what it granted.
+func (c *child) sockets() (out []report.Socket) {
+	name := fmt.Sprintf("%s %d", c.cfg.Role, c.cfg.Index)
+	for _, t := range c.transports {
+		for _, i := range t.Sockets() {
+			s := report.Socket{Process: name, Role: i.Role, Port: i.Port}
+			if i.RecvAsked > 0 {
+				s.RecvAsked, s.RecvGranted = report.Ptr(int64(i.RecvAsked)), report.Ptr(int64(i.RecvGranted))
+			}
+			if i.SendAsked > 0 {
+				s.SendAsked, s.SendGranted = report.Ptr(int64(i.SendAsked)), report.Ptr(int64(i.SendGranted))
+			}
+			if t.Plane() == transport.PlaneQUIC {
+				s.GRO, s.GSO = report.Ptr(i.GRO), report.Ptr(i.GSO)
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (c *child) usage(r role) Usage {
+	u := readUsage(r.stats())
+	r.count(&u)
+	return u
+}
+
+func (c *child) endProfile() error {
+	if c.profile == nil {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	err := c.profile.Close()
+	c.profile = nil
+	return err
+}
+
+func (c *child) closeAll(r role) {
+	errs := []error{c.endProfile()}
+	if r != nil {
+		errs = append(errs, r.close())
+	}
+	for _, t := range c.transports {
+		errs = append(errs, t.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.log.Error("closing", "error", err)
+	}
+}

@@ -1,0 +1,292 @@
+package planebench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+// Schema is the version of Report.
+const Schema = "laneway.plane/1"
+
+// Report is run.json.
+type Report struct {
+	Schema      string             `json:"schema"`
+	ID          string             `json:"id"`
+	Label       string             `json:"label,omitempty"`
+	StartedAt   string             `json:"started_at"`
+	Config      map[string]any     `json:"config"` // every flag in force
+	Environment report.Environment `json:"environment"`
+	Runs        []*Run             `json:"runs"`             // in the order in which they were run
+	Ratios      []Ratio            `json:"ratios,omitempty"` // of more than one arm: each against the first
+}
+
+// Run is one run of one arm. Figures are of the window unless they say otherwise.
+type Run struct {
+	Plane    string  `json:"plane"`
+	Delivery string  `json:"delivery"`
+	Run      int     `json:"run"` // 1 = first of this arm
+	WindowS  float64 `json:"window_s"`
+
+	Requests     float64 `json:"requests"` // records taken / records per response
+	Completed    uint64  `json:"completed"`
+	Records      uint64  `json:"records"`
+	RequestsPerS float64 `json:"requests_per_s"`
+	// OfferedPerS is what the engines would serve at the concurrency if every response took OSL passes; absent where passes are not paced.
+	OfferedPerS *float64 `json:"offered_per_s,omitempty"`
+
+	CompletedAll uint64   `json:"completed_all"` // of the whole run
+	ErrorsAll    int      `json:"errors_all"`
+	Wrong        int      `json:"wrong_records"`     // of the whole run
+	Invalid      string   `json:"invalid,omitempty"` // why the run proves nothing
+	Notes        []string `json:"notes,omitempty"`   // the first errors and wrong records
+
+	TTFT       *report.Dist `json:"ttft_ms,omitempty"`
+	Censored   int          `json:"ttft_censored"` // opened in the window, no record by its end
+	ITL        *report.Dist `json:"itl_ms,omitempty"`
+	Delay      *report.Dist `json:"delivery_delay_ms,omitempty"`
+	FirstDelay *report.Dist `json:"first_delivery_delay_ms,omitempty"`
+
+	Frontend Side    `json:"frontend"`
+	Worker   Side    `json:"worker"`
+	TotalMS  float64 `json:"cpu_ms_per_request"` // both sides
+	// LateShare is the share of the passes that came late by more than an interval; absent where passes are not paced.
+	LateShare *float64 `json:"late_share,omitempty"`
+	// Sockets are the plane's, with the buffers asked for and granted (the kernel doubles what was asked).
+	Sockets []report.Socket `json:"sockets"`
+}
+
+// Side is all processes of one role.
+type Side struct {
+	CPUMS           float64            `json:"cpu_ms_per_request"`
+	SystemMS        float64            `json:"system_ms_per_request"` // of it
+	RecordsPerWrite float64            `json:"records_per_write,omitempty"`
+	RecordsPerRead  float64            `json:"records_per_read,omitempty"`
+	ReadsPerS       float64            `json:"reads_per_s"`
+	WritesPerS      float64            `json:"writes_per_s"`
+	WritesByPerS    map[string]float64 `json:"writes_by_reason_per_s"`
+	WakesPerS       float64            `json:"wakes_per_s"` // consumers woken, pull
+	SinkCallsPerS   float64            `json:"sink_calls_per_s"`
+	SlowSinkCalls   uint64             `json:"slow_sink_calls"`
+	SwitchesPerS    float64            `json:"context_switches_per_s"`
+	Mallocs         float64            `json:"mallocs_per_request"`
+	AllocBytes      float64            `json:"alloc_bytes_per_request"`
+	PlaneBytes      float64            `json:"plane_bytes_per_request"`
+	WindowStalls    uint64             `json:"window_stalls"`
+	ForgottenFlush  uint64             `json:"forgotten_flushes"`
+	StreamsMoved    uint64             `json:"streams_moved"`
+	Processes       []Process          `json:"processes"`
+}
+
+// Process is one process of a side.
+type Process struct {
+	CPUS         float64 `json:"cpu_s"`
+	RSSPeakBytes int64   `json:"rss_peak_bytes,omitempty"`
+	GCs          uint32  `json:"gcs"`
+}
+
+// Ratio compares an arm with the first one: in each repetition the one's figure / the other's, of CPU per response.
+type Ratio struct {
+	Arm      string `json:"arm"`
+	Base     string `json:"base"`
+	Frontend Spread `json:"frontend"`
+	Worker   Spread `json:"worker"`
+	Total    Spread `json:"total"`
+}
+
+// Spread is the median and the range of a figure over repetitions.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	N      int     `json:"n"`
+}
+
+func newReport(cfg Config) *Report {
+	now := time.Now()
+	r := &Report{Schema: Schema, ID: "plane-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags}
+	r.Environment = report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				r.Environment.Revision = s.Value
+			}
+		}
+	}
+	r.Environment.Kernel, _ = procstat.Kernel()
+	r.Environment.TCPCongestionControl, _ = procstat.TCPCongestionControl()
+	if n, ok := procstat.RMemMax(); ok {
+		r.Environment.RmemMax = &n
+	}
+	if n, ok := procstat.WMemMax(); ok {
+		r.Environment.WmemMax = &n
+	}
+	return r
+}
+
+// Write writes run.json into dir, which must not hold one yet.
+func (r *Report) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--artifact-dir: %w", err)
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "run.json"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("--artifact-dir %s: %w", dir, err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// summarize makes a Run of what the processes have said.
+func summarize(cfg Config, a arm, rep int, lasted time.Duration, workers, fronts, workerTotals, frontTotals []message) *Run {
+	run := &Run{Plane: a.plane, Delivery: a.delivery, Run: rep, WindowS: lasted.Seconds()}
+	delay, first := make(Counts), make(Counts)
+	var ttft, itl []float64
+	var front, worker Usage
+	for _, m := range fronts {
+		front = front.add(*m.Usage)
+		ttft, itl = append(ttft, m.Consumer.TTFT...), append(itl, m.Consumer.ITL...)
+		delay.addAll(m.Consumer.Delay)
+		first.addAll(m.Consumer.FirstDelay)
+		run.Censored += m.Consumer.Censored
+	}
+	for _, m := range workers {
+		worker = worker.add(*m.Usage)
+	}
+	for _, m := range slices.Concat(workers, fronts) {
+		run.Sockets = append(run.Sockets, m.Sockets...)
+	}
+	run.Records, run.Completed = front.Taken, front.Completed
+	run.Requests = float64(front.Taken) / float64(cfg.Load.OSL)
+	run.RequestsPerS = run.Requests / run.WindowS
+	if offered := cfg.Load.offered(); offered > 0 {
+		run.OfferedPerS = &offered
+		if passes := worker.Passes + worker.Late; passes > 0 {
+			share := float64(worker.Late) / float64(passes)
+			run.LateShare = &share
+		}
+	}
+	run.TTFT, run.ITL, run.Delay, run.FirstDelay = report.NewDist(ttft), report.NewDist(itl), delay.dist(), first.dist()
+
+	var taken, in, out uint64
+	for _, m := range frontTotals {
+		t := m.Totals
+		run.CompletedAll += t.Completed
+		run.ErrorsAll += t.Errors
+		run.Wrong += t.Wrong
+		run.Notes = append(run.Notes, t.Notes...)
+		taken, in = taken+t.Taken, in+t.Records
+		for plane := range t.Planes {
+			if plane != a.plane {
+				run.Invalid = fmt.Sprintf("lanes of plane %s were open", plane)
+			}
+		}
+	}
+	for _, m := range workerTotals {
+		out += m.Totals.Records
+	}
+	switch {
+	case run.Records == 0:
+		run.Invalid = "no record came in the window"
+	case run.ErrorsAll == 0 && (taken != in || in != out):
+		run.Invalid = fmt.Sprintf("no proof of transit: %d records were taken, the frontends' plane counted %d, the workers' %d", taken, in, out)
+	}
+	run.Frontend = side(front, run, fronts, frontTotals, front.Records, front.Reads)
+	run.Worker = side(worker, run, workers, workerTotals, 0, 0)
+	if worker.Writes > 0 {
+		run.Worker.RecordsPerWrite = float64(worker.Records) / float64(worker.Writes)
+	}
+	run.TotalMS = run.Frontend.CPUMS + run.Worker.CPUMS
+	return run
+}
+
+// Clamped counts the socket buffers of which the kernel granted less than was asked, and names the first.
+func (r *Run) Clamped() (n int, first string) {
+	for _, s := range r.Sockets {
+		for kind, b := range map[string][2]*int64{"receive": {s.RecvAsked, s.RecvGranted}, "send": {s.SendAsked, s.SendGranted}} {
+			if b[0] == nil || *b[1] >= 2**b[0] {
+				continue
+			}
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s, port %d: %s buffer of %d bytes asked, %d granted", s.Process, s.Port, kind, *b[0], *b[1])
+			}
+		}
+	}
+	return n, first
+}
+
+func side(u Usage, run *Run, windows, totals []message, records, reads uint64) Side {
+	perRequest := func(v float64) float64 {
+		if run.Requests == 0 {
+			return 0
+		}
+		return v / run.Requests
+	}
+	perS := func(v uint64) float64 { return float64(v) / run.WindowS }
+	s := Side{
+		CPUMS: perRequest(float64(u.UserNS+u.SystemNS) / 1e6), SystemMS: perRequest(float64(u.SystemNS) / 1e6),
+		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes), SinkCallsPerS: perS(u.SinkCalls),
+		SlowSinkCalls: u.SinkSlow, SwitchesPerS: float64(u.Switches) / run.WindowS, WritesByPerS: make(map[string]float64),
+		Mallocs: perRequest(float64(u.Mallocs)), AllocBytes: perRequest(float64(u.Alloc)), PlaneBytes: perRequest(float64(u.Bytes)),
+		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, StreamsMoved: u.Moved,
+	}
+	for reason, n := range u.WritesBy {
+		s.WritesByPerS[reason] = perS(n)
+	}
+	if reads > 0 {
+		s.RecordsPerRead = float64(records) / float64(reads)
+	}
+	for i, m := range windows {
+		s.Processes = append(s.Processes, Process{CPUS: float64(m.Usage.UserNS+m.Usage.SystemNS) / 1e9, GCs: m.Usage.GCs, RSSPeakBytes: totals[i].Totals.RSSPeak})
+	}
+	return s
+}
+
+// ratios compares each arm with the first, repetition by repetition.
+func ratios(arms []arm, runs []*Run) []Ratio {
+	find := func(a arm, rep int) *Run {
+		for _, r := range runs {
+			if r.Plane == a.plane && r.Delivery == a.delivery && r.Run == rep {
+				return r
+			}
+		}
+		return nil
+	}
+	var out []Ratio
+	for _, a := range arms[1:] {
+		var front, worker, total []float64
+		for rep := 1; ; rep++ {
+			one, base := find(a, rep), find(arms[0], rep)
+			if one == nil || base == nil {
+				break
+			}
+			front = append(front, one.Frontend.CPUMS/base.Frontend.CPUMS)
+			worker = append(worker, one.Worker.CPUMS/base.Worker.CPUMS)
+			total = append(total, one.TotalMS/base.TotalMS)
+		}
+		out = append(out, Ratio{Arm: a.String(), Base: arms[0].String(), Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
+	}
+	return out
+}
+
+func spread(v []float64) Spread {
+	if len(v) == 0 {
+		return Spread{}
+	}
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1], N: n}
+}

@@ -1,0 +1,158 @@
+package planebench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	replyTimeout = 20 * time.Second
+	// slack is what a warm-up or a window that counts requests may take beyond what the load says, by this factor.
+	slack = 4
+)
+
+// arm is one way to run the plane.
+type arm struct{ plane, delivery string }
+
+func (a arm) String() string { return a.plane + "-" + a.delivery }
+
+// oneRun starts the processes of one run, runs it, and stops them whatever happens.
+func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
+	g := &group{}
+	defer g.stop()
+	workers, fronts, err := startAll(ctx, cfg, a, rep, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.tell(message{Op: opGo}, fronts); err != nil {
+		return nil, err
+	}
+	if cfg.Warmup > 0 {
+		err = g.pass(ctx, cfg.Warmup)
+	} else {
+		_, err = g.await(ctx, slack*cfg.Load.lifetime()+time.Minute, opSteady, fronts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("warm-up: %w", err)
+	}
+
+	if err := g.tell(message{Op: opBegin}, g.procs); err != nil {
+		return nil, err
+	}
+	if _, err := g.await(ctx, replyTimeout, opBegun, g.procs); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := g.window(ctx, cfg, fronts); err != nil {
+		return nil, fmt.Errorf("in the window: %w", err)
+	}
+	lasted := time.Since(began)
+	if err := g.tell(message{Op: opEnd}, g.procs); err != nil {
+		return nil, err
+	}
+	// Workers come first in the group, so what they answer comes before what the frontends do.
+	windows, err := g.await(ctx, replyTimeout, opWindow, g.procs)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := g.tell(message{Op: opStop}, fronts); err != nil {
+		return nil, err
+	}
+	stopped, err := g.await(ctx, drainTimeout+replyTimeout, opStopped, fronts)
+	if err != nil {
+		return nil, fmt.Errorf("end of the load: %w", err)
+	}
+	if err := g.tell(message{Op: opTotals}, workers); err != nil {
+		return nil, err
+	}
+	totals, err := g.await(ctx, replyTimeout, opStopped, workers)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(cfg, a, rep, lasted, windows[:len(workers)], windows[len(workers):], totals, stopped), nil
+}
+
+// startAll starts worker processes, then frontends that know them.
+func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (workers, fronts []*proc, err error) {
+	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses}
+	start := func(role string, i int, c childConfig) (*proc, error) {
+		c.Role, c.Index = role, i
+		name := fmt.Sprintf("%s %d", role, i)
+		if cfg.ProfileDir != "" {
+			c.Profile = filepath.Join(cfg.ProfileDir, fmt.Sprintf("%s-%d-%s-%d.pprof", a, rep, role, i))
+		}
+		p, err := startProc(cfg, role, name)
+		if err != nil {
+			return nil, err
+		}
+		g.procs = append(g.procs, p)
+		return p, p.send(message{Op: opStart, Config: &c})
+	}
+	for i := range cfg.WorkerProcesses {
+		p, err := start(roleWorker, i, base)
+		if err != nil {
+			return nil, nil, err
+		}
+		workers = append(workers, p)
+	}
+	ready, err := g.await(ctx, startTimeout, opReady, workers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range ready {
+		if m.Worker == nil {
+			return nil, nil, errors.New("a worker process has not said where it is")
+		}
+		base.Workers = append(base.Workers, *m.Worker)
+	}
+	if cfg.Requests > 0 {
+		base.Requests = (cfg.Requests + cfg.Frontends - 1) / cfg.Frontends
+	}
+	for i := range cfg.Frontends {
+		p, err := start(roleFrontend, i, base)
+		if err != nil {
+			return nil, nil, err
+		}
+		fronts = append(fronts, p)
+	}
+	_, err = g.await(ctx, startTimeout, opReady, fronts)
+	return workers, fronts, err
+}
+
+// pass lets time pass and looks after the children meanwhile.
+func (g *group) pass(ctx context.Context, d time.Duration) error {
+	_, err := g.await(ctx, d, opNever, g.procs)
+	var child *ChildError
+	if errors.As(err, &child) || ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+// opNever is what no child says.
+const opNever = "never"
+
+// window waits until the window is over.
+func (g *group) window(ctx context.Context, cfg Config, fronts []*proc) error {
+	if cfg.Requests == 0 {
+		return g.pass(ctx, cfg.Duration)
+	}
+	limit := cfg.Duration
+	if limit == 0 {
+		limit = time.Minute
+		if offered := cfg.Load.offered(); offered > 0 {
+			limit += slack * time.Duration(float64(cfg.Requests)/offered*float64(time.Second))
+		}
+	}
+	_, err := g.await(ctx, limit, opEnough, fronts)
+	var child *ChildError
+	if err == nil || errors.As(err, &child) || ctx.Err() != nil || cfg.Duration == 0 {
+		return err
+	}
+	return nil // --duration was over first
+}
