@@ -45,6 +45,8 @@ type Config struct {
 	// Progress is told of each stage, nil = not.
 	Progress func(string)
 	Log      *slog.Logger // required
+
+	began func([]*proc) // tests: the window of a run has begun
 }
 
 // Load is what one run puts on the plane.

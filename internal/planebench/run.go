@@ -46,6 +46,9 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if _, err := g.await(ctx, replyTimeout, opBegun, g.procs); err != nil {
 		return nil, err
 	}
+	if cfg.began != nil {
+		cfg.began(g.procs)
+	}
 	began := time.Now()
 	if err := g.window(ctx, cfg, fronts); err != nil {
 		return nil, fmt.Errorf("in the window: %w", err)
