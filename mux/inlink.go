@@ -327,8 +327,8 @@ func (k *inLink) lose(why string) {
 		}
 		if s.end == nil {
 			s.finish(End{Type: EndLost, Text: why})
-			ended = append(ended, s)
 		}
+		ended = append(ended, s) // also those that were killed: a sink waits for the END that comes no more
 	})
 	k.pages.Store(&[]*slotArray{})
 	k.live, k.stranded = 0, 0

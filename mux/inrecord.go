@@ -26,6 +26,9 @@ func (s *InStream) open(number, key uint64) (bool, error) {
 // data takes a DATA or DATA_MORE. The lock is held.
 func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	size := uint64(wire.HeaderSize + len(body))
+	if most := wire.MaxRecord(int(s.window)); size > uint64(most) {
+		return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("has %d bytes, at most %d are allowed with a window of %d", size, most, s.window)}
+	}
 	if s.received+size-s.reported > s.window {
 		return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("overruns the window of %d bytes: %d received, %d reported as consumed", s.window, s.received+size, s.reported)}
 	}
@@ -113,7 +116,7 @@ func (s *InStream) deliver() {
 		s.mu.Unlock()
 		return
 	}
-	if s.inSink || s.readyN == 0 && s.end == nil {
+	if s.inSink || s.told || s.readyN == 0 && s.end == nil {
 		s.mu.Unlock() // a call that is under way looks again for an end
 		return
 	}
@@ -125,9 +128,9 @@ func (s *InStream) deliver() {
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
 func (s *InStream) callSink() (again bool) {
-	s.inSink = true
-	s.view(s.ready)
-	sink, views, end := s.sink, s.views, s.end
+	s.sinkViews = view(s.sinkViews[:0], s.ready)
+	sink, views, end := s.sink, s.sinkViews, s.end
+	s.inSink, s.told = true, end != nil
 	s.mu.Unlock()
 
 	start := s.link.now()
@@ -139,13 +142,14 @@ func (s *InStream) callSink() (again bool) {
 
 	s.mu.Lock()
 	s.inSink = false
+	s.rouse()
 	if !took && !s.closed {
 		s.pulled = true
 		s.mu.Unlock()
 		return false
 	}
 	if cap(s.ready) > shrinkAbove {
-		s.ready = s.room[0][:0]
+		s.ready = nil
 	}
 	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
 	l := s.credit()

@@ -43,8 +43,10 @@ const (
 )
 
 // Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
-// time for a stream, in order. records are valid during the call, and it must not wait. end is set with the last call.
-// False says "not now": the records of this call stay buffered, and the stream is pulled until NextBatch finds it empty.
+// time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait of its
+// stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last call, which
+// comes once, unless the stream was closed before. False says "not now": the records of this call stay buffered, and the
+// stream is pulled until NextBatch finds it empty.
 type Sink func(records [][]byte, end *End) bool
 
 // InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
@@ -92,9 +94,11 @@ type InStream struct {
 	wake    chan struct{} // capacity 1, made by the first wait
 	touched bool          // on the reader's list of this read
 
-	sink   Sink
-	pulled bool // the sink said "not now"
-	inSink bool
+	sink      Sink
+	sinkViews [][]byte
+	pulled    bool // the sink said "not now"
+	inSink    bool
+	told      bool // the sink has had the end
 
 	lastLane  string // plane of the lane that carried the last record
 	lastIndex int
@@ -144,7 +148,7 @@ func (s *InStream) Next(ctx context.Context) ([]byte, error) {
 		return s.views[s.next-1], nil
 	}
 	batch, err := s.NextBatch(ctx)
-	if err != nil {
+	if err != nil || len(batch) == 0 { // none: the sink has the stream
 		return nil, err
 	}
 	s.next = 1
@@ -152,12 +156,18 @@ func (s *InStream) Next(ctx context.Context) ([]byte, error) {
 }
 
 // NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the next
-// call and count as consumed. The end is reported as by Next. With a sink it does not wait: nothing and no error says that
-// the stream is empty and the sink has it again.
+// call and count as consumed. The end is reported as by Next. With a sink it waits for a call of it that is under way and for
+// nothing else: nothing and no error says that the stream is empty and the sink has it again.
 func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		s.mu.Lock()
-		if s.readyN > 0 && !s.inSink {
+		if s.inSink { // it may be saying "not now", and then its records are this call's
+			if err := s.await(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.readyN > 0 {
 			batch := s.take()
 			l := s.credit()
 			s.mu.Unlock()
@@ -236,21 +246,21 @@ func endError(end *End) error {
 func (s *InStream) take() [][]byte {
 	s.ready, s.taken = s.taken[:0], s.ready
 	if cap(s.ready) > shrinkAbove {
-		s.ready = s.room[0][:0]
+		s.ready = nil // not the room inside the stream: taken may be there
 	}
-	s.view(s.taken)
+	s.views = view(s.views[:0], s.taken)
 	s.readyN, s.unread = 0, 0
 	return s.views
 }
 
-// view makes slices of the records in b. The lock is held, or the caller is the reader in its sink.
-func (s *InStream) view(b []byte) {
-	s.views = s.views[:0]
+// view appends slices of the records in b.
+func view(views [][]byte, b []byte) [][]byte {
 	for len(b) > 0 {
 		n := int(binary.LittleEndian.Uint32(b))
-		s.views = append(s.views, b[prefix:prefix+n:prefix+n])
+		views = append(views, b[prefix:prefix+n:prefix+n])
 		b = b[prefix+n:]
 	}
+	return views
 }
 
 // credit notes that CONSUMED is due, at half a window, and returns the lane to flush. The lock is held.
@@ -295,7 +305,8 @@ func (s *InStream) Stop() {
 }
 
 // Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine before
-// the first record as well as after it, and does nothing when the worker has ended the stream.
+// the first record as well as after it, and does nothing when the worker has ended the stream. A sink is told by the lane's
+// reader, at the latest when the worker's END comes.
 func (s *InStream) Kill(end End) {
 	s.mu.Lock()
 	l := s.kill(end)

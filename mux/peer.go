@@ -211,8 +211,8 @@ func (p *peer) establish() (*inLink, *lane, error) {
 				p.recv.stats.fellBack(f)
 				p.recv.log.Warn("a link fell back to another plane", "peer", p.id, "from", f.From, "to", f.To, "error", errs[0])
 			}
+			k.laneUp(l) // before anybody can lose the link: else nobody would close the lane
 			p.link.Store(k)
-			k.laneUp(l)
 			p.note(nil)
 			return k, l, nil
 		}
