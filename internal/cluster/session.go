@@ -176,17 +176,18 @@ func (s *session) startLoadgen(info string) (err error) {
 	return err
 }
 
-// close stops everything in order: the load, then frontend and workers, then the servers. It joins all of it and returns what did not
-// stop as it should.
+// close stops everything in order: the load, the frontend, the workers, the servers; so nobody loses a peer that it still uses. It joins all of it
+// and returns what did not stop as it should.
 func (s *session) close() error {
 	var errs []error
-	if s.loadgen != nil {
-		errs = append(errs, s.loadgen.stop(s.cfg.times.stop))
+	for _, c := range []*child{s.loadgen, s.frontend} {
+		if c != nil {
+			errs = append(errs, c.stop(s.cfg.times.stop))
+		}
 	}
 	var wg sync.WaitGroup
-	all := append([]*child{s.frontend}, s.workers...)
-	stopped := make([]error, len(all))
-	for i, c := range all {
+	stopped := make([]error, len(s.workers))
+	for i, c := range s.workers {
 		if c != nil {
 			wg.Go(func() { stopped[i] = c.stop(s.cfg.times.stop) }) // ends within the time and a kill
 		}
