@@ -77,6 +77,7 @@ func testAnswers(t *testing.T, e DelivererEnv) {
 		"1": {Answer: discovery.Accepted}, "2": {Answer: discovery.Busy, Reason: "8 running, 4 waiting"},
 		"3": {Answer: discovery.Draining, Reason: "on its way out"}, "4": {Answer: discovery.Unsupported, Reason: "terms version 9"},
 		"5": {Answer: discovery.BadRequest, Reason: "no JSON:\n\"ü\" & 100%"},
+		"6": {Answer: discovery.Stale, Reason: "another life"},
 	}
 	serve(t, e.open(t, "ns"), "w", func(_ context.Context, r discovery.Request) discovery.Reply { return back[r.ID] })
 	client := e.open(t, "ns")

@@ -159,7 +159,7 @@ func (p *place) work() {
 			continue // cut off by Close
 		}
 		r := p.handler(p.d.life, c.req)
-		if r.Answer < discovery.Accepted || r.Answer > discovery.BadRequest {
+		if r.Answer < discovery.Accepted || r.Answer > discovery.Stale {
 			r = discovery.Reply{Answer: discovery.BadRequest, Reason: fmt.Sprintf("the worker's handler returned %s", r.Answer)}
 		}
 		c.reply <- r
