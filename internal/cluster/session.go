@@ -180,10 +180,13 @@ func (s *session) startLoadgen(info string) (err error) {
 // and returns what did not stop as it should.
 func (s *session) close() error {
 	var errs []error
-	for _, c := range []*child{s.loadgen, s.frontend} {
-		if c != nil {
-			errs = append(errs, c.stop(s.cfg.times.stop))
+	if c := s.loadgen; c != nil {
+		if err := c.stop(s.cfg.times.stop); c.killed.Load() {
+			errs = append(errs, err) // otherwise it only says that its run was cut short
 		}
+	}
+	if s.frontend != nil {
+		errs = append(errs, s.frontend.stop(s.cfg.times.stop))
 	}
 	var wg sync.WaitGroup
 	stopped := make([]error, len(s.workers))

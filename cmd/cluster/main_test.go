@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/cluster"
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// lockedBuffer is written by the programs' log copiers while a test reads it.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// runApp runs the command as a user would, in this process.
+func runApp(args ...string) (code int, stdout, stderr *lockedBuffer) {
+	stdout, stderr = &lockedBuffer{}, &lockedBuffer{}
+	return run(args, newApp(stdout, stderr)), stdout, stderr
+}
+
+func newApp(stdout, stderr *lockedBuffer) *cli.App {
+	app := cli.New("cluster", "")
+	app.Env, app.Stdout, app.Stderr = nil, stdout, stderr
+	return app
+}
+
+// small makes a run of seconds. The first test that needs the programs builds them; on a fresh machine that takes minutes.
+func small(dir string, more ...string) []string {
+	return append([]string{"--workers=4", "--processes=2", "--concurrency=16", "--request-count=64", "--isl=16", "--osl=16", "--inter-token-latency=20ms",
+		"--steady-after=200ms", "--artifact-dir=" + dir}, more...)
+}
+
+func TestBothArmsEndToEnd(t *testing.T) {
+	dir := t.TempDir()
+	before := children(t)
+	code, stdout, stderr := runApp(small(dir, "--response-plane=tcp,quic", "--lanes=2")...)
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
+	}
+	if left := children(t); len(left) > len(before) {
+		t.Errorf("processes are left: %v", left)
+	}
+	for _, arm := range []string{"tcp", "quic"} {
+		at := filepath.Join(dir, arm+"-1")
+		if err := report.Check(at); err != nil {
+			t.Errorf("%s: %v", arm, err)
+		}
+		r, err := report.Read(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Raw.Requests != 64 || r.Raw.Errors != 0 || r.Raw.WrongTokens == nil || *r.Raw.WrongTokens != 0 || r.Raw.Audited != 64 {
+			t.Errorf("%s: %d requests, %d errors, %v wrong tokens, %d verified", arm, r.Raw.Requests, r.Raw.Errors, r.Raw.WrongTokens, r.Raw.Audited)
+		}
+		if n := r.Plane.PlaneRecords[arm]; n < 64*16 || len(r.Plane.PlaneRecords) > 1 {
+			t.Errorf("%s: records by plane are %v", arm, r.Plane.PlaneRecords)
+		}
+		for key, want := range map[string]any{"response_plane": arm, "lanes": 2.0, "workers": 4.0, "worker_processes": 2.0, "server_endpoints": 4.0,
+			"warmup_request_count": 16.0, "inter_token_latency": "20ms", "artifact_dir": at} {
+			if got := r.Config[key]; got != want {
+				t.Errorf("%s: config.%s is %v, expected %v", arm, key, got, want)
+			}
+		}
+		var rows []string
+		for _, p := range r.Processes {
+			rows = append(rows, p.Role+" "+p.Name)
+			if p.CPUSeconds == nil || p.RSSPeak == nil || *p.RSSPeak < 1<<20 {
+				t.Errorf("%s: %s %s has CPU %v, memory %v", arm, p.Role, p.Name, p.CPUSeconds, p.RSSPeak)
+			}
+		}
+		slices.Sort(rows)
+		if want := []string{"etcd etcd", "frontend frontend", "loadgen loadgen", "nats nats", "worker worker-0", "worker worker-1"}; !slices.Equal(rows, want) {
+			t.Errorf("%s: processes %v", arm, rows)
+		}
+		if !strings.Contains(stdout.String(), arm+"-1") {
+			t.Errorf("%s is not in the table:\n%s", arm, stdout)
+		}
+	}
+
+	// A second call adds a run. Only one arm, so that the numbers show that they are shared.
+	if code, _, stderr := runApp(small(dir, "--response-plane=tcp", "--request-count=16")...); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	if err := report.Check(filepath.Join(dir, "tcp-2")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--response-plane=tcp,mux-tcp"}, `"mux-tcp" is not known: use tcp, tls, quic`},
+		{[]string{"--workers=3", "--processes=8"}, "--workers 3 is less than --processes 8"},
+		{[]string{"--netns"}, "there is no such flag"},
+		{[]string{"--bin-dir=" + t.TempDir()}, "does not have the program mockworker"},
+		{[]string{"--nats-url=nats://127.0.0.1:1"}, "--nats-url"},
+	} {
+		code, _, stderr := runApp(c.args...)
+		if code != cli.ExitFailure || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%v: exit code %d, expected %q in\n%s", c.args, code, c.want, stderr)
+		}
+	}
+}
+
+func TestShowJudges(t *testing.T) {
+	good := cluster.Outcome{Name: "tcp-1", Dir: "d", Run: &report.Run{ID: "a", Raw: &report.Window{Requests: 1}}}
+	bad, part := good, good
+	bad.Name, bad.Invalid = "quic-1", &report.InvalidError{Reason: "2 wrong tokens"}
+	part.Incomplete = &report.MissingError{Field: "plane", Why: "x"}
+	var out bytes.Buffer
+	if err := show(&out, []cluster.Outcome{good}); err != nil {
+		t.Error(err)
+	}
+	var exit *cli.ExitError
+	err := show(&out, []cluster.Outcome{part, bad})
+	if e, ok := err.(*cli.ExitError); !ok || e.Code != cli.ExitBadRun || !strings.Contains(err.Error(), "quic-1: 2 wrong tokens") || !strings.Contains(err.Error(), "tcp-1: the run directory") {
+		t.Errorf("%T %v %v", err, err, exit)
+	}
+	if err := show(&out, []cluster.Outcome{part}); err == nil || !strings.Contains(err.Error(), "not complete") {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(out.String(), "tcp-1") || !strings.Contains(out.String(), "quic-1") {
+		t.Errorf("the table lacks a run:\n%s", &out)
+	}
+}
+
+func TestSettingsReachTheRuns(t *testing.T) {
+	parse := func(args ...string) cluster.Config {
+		t.Helper()
+		app := newApp(&lockedBuffer{}, &lockedBuffer{})
+		f := declare(app)
+		if err := app.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return f.config()
+	}
+	c := parse()
+	if !slices.Equal(c.Arms, []string{"tcp", "quic"}) || c.Workers != 512 || c.Processes != 8 || c.Concurrency != 8192 || c.Requests != 12288 || c.Warmup != 8192 ||
+		c.ISL != 1024 || c.OSL != 256 || c.TTFT != 20*time.Millisecond || c.ITL != 200*time.Millisecond || c.Dir != "runs/" || len(c.PlaneArgs) != 0 || c.BindAddr != loopback {
+		t.Errorf("defaults %+v", c)
+	}
+	c = parse("--bind-addr=:7000", "--quic-lanes=3", "--udp-recv-buffer=1MiB", "--warmup-request-count=0")
+	if !slices.Equal(c.PlaneArgs, []string{"--quic-lanes=3", "--udp-recv-buffer=1MiB"}) || c.BindAddr != ":7000" || c.Warmup != 0 || c.Lanes("quic") != 3 || c.Lanes("tcp") != 1 {
+		t.Errorf("config %+v", c)
+	}
+	if c.Settings["udp_recv_buffer"] != int64(1<<20) || c.Settings["artifact_dir"] != nil {
+		t.Errorf("settings %v", c.Settings)
+	}
+}
+
+// children are the child processes of this one, as far as the system tells.
+func children(t *testing.T) []string {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, l := range lists {
+		b, err := os.ReadFile(l)
+		if err != nil {
+			continue // the thread has ended
+		}
+		out = append(out, strings.Fields(string(b))...)
+	}
+	return out
+}
