@@ -107,7 +107,7 @@ func (f *planeFlags) run(ctx context.Context, app *cli.App, log *slog.Logger) er
 	}
 	var child *planebench.ChildError
 	switch {
-	case errors.As(err, &child):
+	case errors.As(err, &child) && !child.Setup:
 		return &cli.ExitError{Code: cli.ExitBadRun, Err: err}
 	case err != nil:
 		return err

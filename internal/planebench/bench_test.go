@@ -185,7 +185,7 @@ func TestWorkerKilledInMidRun(t *testing.T) {
 			}
 			err := <-result
 			var child *ChildError
-			if !errors.As(err, &child) || child.Name != "worker 1" || child.PID != victim.cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
+			if !errors.As(err, &child) || child.Setup || child.Name != "worker 1" || child.PID != victim.cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
 				t.Errorf("got %v, expected an error that names worker 1 and how it ended", err)
 			}
 			checkGone(t, procs)
@@ -223,7 +223,7 @@ func TestChildThatCannotStart(t *testing.T) {
 	cfg.Settings.BindAddr = "192.0.2.1:7000" // an address of documentation, which no machine has
 	_, err := Execute(t.Context(), cfg)
 	var child *ChildError
-	if !errors.As(err, &child) || !strings.Contains(err.Error(), "192.0.2.1:7000") {
+	if !errors.As(err, &child) || !child.Setup || !strings.Contains(err.Error(), "192.0.2.1:7000") {
 		t.Errorf("got %v, expected an error that names the address", err)
 	}
 }

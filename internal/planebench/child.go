@@ -144,8 +144,8 @@ func (c *child) do(ctx context.Context, r role, m message) error {
 				return err
 			}
 		}
+		c.began = c.usage(r) // first, so that what completes in between counts in both
 		r.begin()
-		c.began = c.usage(r)
 		return c.out.send(message{Op: opBegun})
 	case opEnd:
 		u := c.usage(r).sub(c.began)

@@ -22,10 +22,11 @@ const (
 
 // ChildError says that a child process has ended, or failed, in the middle of a run.
 type ChildError struct {
-	Name string // "worker 1"
-	PID  int
-	Err  error
-	Log  []string // its last log lines
+	Name  string // "worker 1"
+	PID   int
+	Err   error
+	Log   []string // its last log lines
+	Setup bool     // it never came up
 }
 
 func (e *ChildError) Error() string {

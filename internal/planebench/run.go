@@ -26,6 +26,10 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	defer g.stop()
 	workers, fronts, err := startAll(ctx, cfg, a, rep, g)
 	if err != nil {
+		var child *ChildError
+		if errors.As(err, &child) {
+			child.Setup = true
+		}
 		return nil, err
 	}
 	if err := g.tell(message{Op: opGo}, fronts); err != nil {
