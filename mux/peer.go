@@ -207,9 +207,9 @@ func (p *peer) establish() (*inLink, *lane, error) {
 		l, err := k.dial(r, 0, timeout)
 		if err == nil {
 			if i > 0 {
-				f := Fallback{From: routes[0].transport.Plane(), To: k.plane, Reason: fallbackReason(errs[0])}
-				p.recv.stats.fellBack(f)
-				p.recv.log.Warn("a link fell back to another plane", "peer", p.id, "from", f.From, "to", f.To, "error", errs[0])
+				from := routes[0].transport.Plane()
+				p.recv.stats.fellBack(from, k.plane, fallbackReason(errs[0]))
+				p.recv.log.Warn("a link fell back to another plane", "peer", p.id, "from", from, "to", k.plane, "error", oneLine(errs[0]))
 			}
 			k.laneUp(l) // before anybody can lose the link: else nobody would close the lane
 			p.link.Store(k)

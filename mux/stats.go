@@ -1,8 +1,8 @@
 package mux
 
 import (
-	"maps"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,6 +77,7 @@ type PlaneStats struct {
 type Fallback struct {
 	From, To string
 	Reason   string // timeout, refused, identity, other
+	Links    uint64
 }
 
 // batchBuckets is the number of buckets of records per write: 1, 2, 4, ... 4096 and more.
@@ -101,7 +102,7 @@ type counters struct {
 
 	mu        sync.Mutex
 	planes    []*planeCounters
-	fallbacks map[Fallback]uint64
+	fallbacks []Fallback
 }
 
 // plane returns the counters of a plane; a lane asks once.
@@ -118,13 +119,16 @@ func (c *counters) plane(name string) *planeCounters {
 	return p
 }
 
-func (c *counters) fellBack(f Fallback) {
+func (c *counters) fellBack(from, to, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fallbacks == nil {
-		c.fallbacks = make(map[Fallback]uint64)
+	for i := range c.fallbacks {
+		if f := &c.fallbacks[i]; f.From == from && f.To == to && f.Reason == reason {
+			f.Links++
+			return
+		}
 	}
-	c.fallbacks[f]++
+	c.fallbacks = append(c.fallbacks, Fallback{From: from, To: to, Reason: reason, Links: 1})
 }
 
 func (c *counters) init() { c.deaths.names, c.drops.names = deathReasons, dropReasons }
@@ -175,7 +179,7 @@ type Stats struct {
 	Links            int
 	Lanes            []LaneStats           // those that are up
 	Planes           map[string]PlaneStats // totals, dead lanes included
-	Fallbacks        map[Fallback]uint64
+	Fallbacks        []Fallback
 }
 
 // LaneStats describes one lane that is up.
@@ -212,7 +216,7 @@ func (c *counters) snapshot() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Planes, s.Fallbacks = make(map[string]PlaneStats), maps.Clone(c.fallbacks)
+	s.Planes, s.Fallbacks = make(map[string]PlaneStats), slices.Clone(c.fallbacks)
 	for _, p := range c.planes {
 		s.Planes[p.name] = PlaneStats{RecordsIn: p.recordsIn.Load(), RecordsOut: p.recordsOut.Load(), BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load()}
 	}

@@ -166,17 +166,21 @@ func (f *Frontend) putWorker(rec discovery.Worker) error {
 	return err // a worker that shares no plane is known, is not routed to, and its error is said
 }
 
+// dropWorker stops routing to a worker. A process of which no worker is left may have died, so it is asked.
 func (f *Frontend) dropWorker(id string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.removeLocked(id)
+	node, last := f.removeLocked(id)
+	f.mu.Unlock()
+	if last {
+		f.recv.Suspect(node)
+	}
 }
 
-// removeLocked takes a worker out of routing. The lock is held.
-func (f *Frontend) removeLocked(id string) {
+// removeLocked takes a worker out of routing and says whether it was the last one of its process. The lock is held.
+func (f *Frontend) removeLocked(id string) (node NodeID, last bool) {
 	w := f.workers[id]
 	if w == nil {
-		return
+		return NodeID{}, false
 	}
 	w.gone.Store(true)
 	delete(f.workers, id)
@@ -191,9 +195,10 @@ func (f *Frontend) removeLocked(id string) {
 	if n := f.nodes[w.node]; n != nil {
 		if n.workers--; n.workers == 0 {
 			n.unused = time.Now()
-			f.recv.Suspect(w.node)
+			return w.node, true
 		}
 	}
+	return w.node, false
 }
 
 const (

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -49,11 +49,7 @@ func debugPlane(s settings, p plane, front *httpfront.Server) http.Handler {
 				v.Workers.Reachable++
 			}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", " ")
-		_ = enc.Encode(v) // the reader left
+		admin.WriteJSON(w, v)
 	})
 }
 

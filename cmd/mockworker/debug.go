@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 
+	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -40,11 +40,7 @@ type debugSocket struct {
 }
 
 func (p *process) serveDebug(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", " ")
-	_ = enc.Encode(p.debug()) // the reader left
+	admin.WriteJSON(w, p.debug())
 }
 
 func (p *process) debug() debugView {

@@ -71,8 +71,8 @@ func (c *collector) collectStreams(out emitter, s responseplane.Stats) {
 		out.counter(d.planeRecords, n.RecordsIn, plane, dirIn)
 		out.counter(d.planeRecords, n.RecordsOut, plane, dirOut)
 	}
-	for f, n := range s.Fallbacks {
-		out.counter(d.fallbacks, n, f.From, f.To, f.Reason)
+	for _, f := range s.Fallbacks {
+		out.counter(d.fallbacks, f.Links, f.From, f.To, f.Reason)
 	}
 
 	out.counters(d.writes, s.Writes)

@@ -124,7 +124,7 @@ func TestEverythingIsExported(t *testing.T) {
 func TestPlanesThatCarriedNothingAreReported(t *testing.T) {
 	s := responseplane.Stats{
 		Planes:    map[string]mux.PlaneStats{"tls": {RecordsIn: 5, RecordsOut: 6}},
-		Fallbacks: map[mux.Fallback]uint64{{From: "quic", To: "tls", Reason: "timeout"}: 2},
+		Fallbacks: []mux.Fallback{{From: "quic", To: "tls", Reason: "timeout", Links: 2}},
 	}
 	text := scrape(t, New(func() responseplane.Stats { return s }, counted{plane: "quic"}, counted{plane: "tls"}))
 	wantLines(t, text,
