@@ -30,6 +30,8 @@ var hostileFrontCases = []struct {
 	bytes func(h hostileFront) []byte
 	drop  string // the lane goes on and this counter grows; "": the lane dies of a protocol error
 	live  bool   // the lane goes on without any count
+	// garbage: the frontend asked for bytes that are no records and gets them; nobody else is harmed.
+	garbage bool
 }{
 	{name: "OPEN from a frontend", bytes: func(h hostileFront) []byte { return wire.AppendOpen(nil, h.terms.Slot, 1, 7) }},
 	{name: "DATA from a frontend", bytes: func(h hostileFront) []byte { return data(wire.Data, h.terms.Slot, []byte("x")) }},
@@ -72,16 +74,16 @@ var hostileFrontCases = []struct {
 	{name: "RESUME with more consumed than received", bytes: func(h hostileFront) []byte {
 		return wire.AppendResume(nil, h.terms.Slot, resume(h.terms.Number, 1, 24, 132))
 	}},
-	{name: "RESUME into the middle of a record", bytes: func(h hostileFront) []byte {
+	{name: "RESUME into the middle of a record", garbage: true, bytes: func(h hostileFront) []byte {
 		return wire.AppendResume(nil, h.terms.Slot, resume(h.terms.Number, 1, 24+50, 24))
 	}},
-	{name: "RESUME into the middle of a header", bytes: func(h hostileFront) []byte {
+	{name: "RESUME into the middle of a header", garbage: true, bytes: func(h hostileFront) []byte {
 		return wire.AppendResume(nil, h.terms.Slot, resume(h.terms.Number, 1, 24+3, 24))
 	}},
-	{name: "RESUME to the last bytes of the ring", bytes: func(h hostileFront) []byte {
+	{name: "RESUME to the last bytes of the ring", garbage: true, bytes: func(h hostileFront) []byte {
 		return wire.AppendResume(nil, h.terms.Slot, resume(h.terms.Number, 1, sent-3, 24))
 	}},
-	{name: "CONSUMED and RESUME in the middle of records", bytes: func(h hostileFront) []byte {
+	{name: "CONSUMED and RESUME in the middle of records", garbage: true, bytes: func(h hostileFront) []byte {
 		return append(wire.AppendConsumed(nil, h.terms.Slot, 24+41), wire.AppendResume(nil, h.terms.Slot, resume(h.terms.Number, 1, 24+43, 24+41))...)
 	}},
 
@@ -110,7 +112,7 @@ func TestHostileFrontend(t *testing.T) {
 		for _, try := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
 				f := newRawFront(t, Config{GapMax: -1}, memory.Config{TryWrite: try})
-				runHostileFront(t, f, c.bytes, c.drop, c.live)
+				runHostileFront(t, f, c.bytes, c.drop, c.live, c.garbage)
 			})
 		}
 	}
@@ -128,12 +130,12 @@ func TestHostileFrontendOverTCP(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := connectRawFront(t, Config{GapMax: -1}, nil, front, work, "127.0.0.1:0")
-			runHostileFront(t, f, c.bytes, c.drop, c.live)
+			runHostileFront(t, f, c.bytes, c.drop, c.live, c.garbage)
 		})
 	}
 }
 
-func runHostileFront(t *testing.T, f *rawFront, bytes func(hostileFront) []byte, drop string, live bool) {
+func runHostileFront(t *testing.T, f *rawFront, bytes func(hostileFront) []byte, drop string, live, garbage bool) {
 	lane, quiet := f.lane(t), f.lane(t)
 	f.number = 10
 	h := hostileFront{f: f, lane: lane, terms: f.terms(lane, 1)}
@@ -148,6 +150,18 @@ func runHostileFront(t *testing.T, f *rawFront, bytes func(hostileFront) []byte,
 
 	lane.send(t, bytes(h))
 	switch {
+	case garbage:
+		waitFor(t, "the answer", func() bool { return f.send.Stats().StreamsMoved == 1 })
+		for range 100 {
+			if err := h.out.TrySend(make([]byte, 200)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitFor(t, "all is written", func() bool {
+			h.out.mu.Lock()
+			defer h.out.mu.Unlock()
+			return h.out.cursor == h.out.ring.tail
+		})
 	case drop != "" || live:
 		if !lane.alive(t) {
 			t.Fatal("the lane died")

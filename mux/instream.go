@@ -73,6 +73,7 @@ type InStream struct {
 	bytes     uint64
 	end       *End
 	closed    bool // Close was called
+	dropped   bool // records that waited were dropped
 	charged   bool // the window is committed
 	cut       bool // the link has been down for long while there is no record
 
@@ -179,6 +180,9 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 		}
 		if s.end != nil {
 			err := endError(s.end)
+			if s.dropped && err == io.EOF { // what is left of it must not look complete
+				err = &EndError{End: closedByConsumer}
+			}
 			s.uncharge()
 			s.mu.Unlock()
 			return nil, err
@@ -336,6 +340,7 @@ func (s *InStream) drop() {
 	if s.inSink {
 		return // the reader is using the buffer and will see the end
 	}
+	s.dropped = s.dropped || s.readyN > 0
 	s.ready, s.readyN, s.unread, s.assembly = s.ready[:0], 0, 0, nil
 }
 
@@ -383,9 +388,11 @@ func (s *InStream) uncharge() {
 	}
 }
 
+var closedByConsumer = End{Type: EndKilled, Text: "closed by the consumer"}
+
 // Close gives the stream back; one that has not ended is killed. Idempotent.
 func (s *InStream) Close() error {
-	s.Kill(End{Type: EndKilled, Text: "closed by the consumer"})
+	s.Kill(closedByConsumer)
 	s.mu.Lock()
 	s.closed = true
 	s.drop()

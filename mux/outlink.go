@@ -293,9 +293,6 @@ func (k *outLink) resume(l *lane, slot *outSlot, at wire.Slot, r wire.ResumeBody
 	if s.state != outEarly && (r.Consumed < s.ring.base || r.Received > s.high) {
 		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d consumed and %d received, known are %d and %d sent", r.Consumed, r.Received, s.ring.base, s.high)}
 	}
-	if s.state != outEarly && !s.begins(r.Received) {
-		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d received, which is inside a record", r.Received)}
-	}
 	k.moveTo(s, l, r.Move, fx)
 	if s.state == outEarly {
 		s.strandAt = k.now() // it waits for its request, on a live lane too
@@ -347,7 +344,8 @@ func (k *outLink) laneDown(l *lane) {
 		switch {
 		case s.lane != l:
 		case s.state == outClosed:
-			s.answer, s.lane = nil, nil // the frontend asks again on another lane
+			l.dequeue(&s.element, 0) // the frontend asks again on another lane
+			s.answer, s.lane = nil, nil
 		case s.strandAt == 0:
 			s.strandAt = now
 		}

@@ -104,7 +104,7 @@ func (s *OutStream) check() error {
 
 // TryPut appends a record, or returns ErrWindowFull without waiting; then the function given to OnWritable is called once
 // there is room. It wakes nobody: a later Flush, of this stream or of the Sender, sends it. A record of more than half the
-// window goes as fragments and must fit the window whole; one that never can is ErrRecordTooLarge. rec may be reused.
+// window, headers included, is ErrRecordTooLarge: there might never be room for all of it at once. rec may be reused.
 func (s *OutStream) TryPut(rec []byte) error {
 	if len(rec)+wire.HeaderSize > s.maxData {
 		return s.tryPutLarge(rec)
@@ -153,11 +153,11 @@ func (s *OutStream) tryPutLarge(rec []byte) error {
 		s.mu.Unlock()
 		return err
 	}
-	size := s.need(len(rec)) + uint64((fragments-1)*wire.HeaderSize)
-	if size > s.window {
+	if uint64(len(rec)+fragments*wire.HeaderSize) > s.window/2 { // up to half a window may be consumed and not reported
 		s.mu.Unlock()
-		return fmt.Errorf("%w: %d bytes do not fit the window of %d at once; Put and Send send it in parts", ErrRecordTooLarge, len(rec), s.window)
+		return fmt.Errorf("%w: %d bytes do not fit half the window of %d at once; Put and Send send it in parts", ErrRecordTooLarge, len(rec), s.window)
 	}
+	size := s.need(len(rec)) + uint64((fragments-1)*wire.HeaderSize)
 	if s.ring.tail+size-s.ring.base > s.window {
 		return s.full()
 	}
@@ -467,7 +467,8 @@ func (s *OutStream) whole(limit int) (n, records int) {
 }
 
 // recordAt is the size and kind of the record that begins at an offset below the tail. It never reaches past the tail,
-// also where no record begins: a frontend can say so with a CONSUMED and a RESUME that name the middle of one.
+// also where no record begins: a hostile frontend can name such an offset in a RESUME, and gets what it asked for. It cannot
+// be told from a right one, because CONSUMED counts fragments while earlier records wait, so the ring may begin anywhere.
 func (s *OutStream) recordAt(at uint64) (size int, kind wire.Kind) {
 	rest := int(s.ring.tail - at)
 	if rest < wire.HeaderSize {
@@ -477,15 +478,4 @@ func (s *OutStream) recordAt(at uint64) (size int, kind wire.Kind) {
 	s.ring.peek(head[:], at)
 	h := wire.ParseHeader(head[:])
 	return min(wire.HeaderSize+h.Length, rest), h.Kind
-}
-
-// begins says whether a record begins at offset, or the string ends there, counted from the oldest byte kept. It is for
-// RESUME: a CONSUMED in the middle of a record harms nobody, so it is not looked at.
-func (s *OutStream) begins(offset uint64) bool {
-	at := s.ring.base
-	for at < offset {
-		size, _ := s.recordAt(at)
-		at += uint64(size)
-	}
-	return at == offset
 }

@@ -109,10 +109,12 @@ func (p *pair) close(t testing.TB) {
 // settled waits until both sides hold nothing, which is what a finished exchange must come to by itself.
 func (p *pair) settled(t testing.TB) {
 	t.Helper()
-	waitFor(t, "no stream is left", func() bool {
-		a, b := p.recv.Stats(), p.send.Stats()
-		return a.OpenStreams == 0 && b.OpenStreams == 0 && b.ReplayBytes == 0 && a.ClosingSlots == 0
-	})
+	waitFor(t, "no stream is left", p.isSettled)
+}
+
+func (p *pair) isSettled() bool {
+	a, b := p.recv.Stats(), p.send.Stats()
+	return a.OpenStreams == 0 && b.OpenStreams == 0 && b.ReplayBytes == 0 && a.ClosingSlots == 0
 }
 
 // open mints a stream and attaches it.
