@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,25 @@ func init() {
 // planeRun is a process that runs `loadgen plane`.
 type planeRun struct {
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
+	stdout, stderr lockedBuffer
+}
+
+// lockedBuffer is read while the process writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // startPlane starts `loadgen plane` with a small load and the arguments.
@@ -90,12 +109,12 @@ func (r *planeRun) children(t *testing.T) map[string][]int {
 	return all
 }
 
-// loaded waits until two workers and a frontend are there and gives them time to be in the middle of the load.
+// loaded waits until two workers and a frontend are in the middle of the load. The run must log at level debug.
 func (r *planeRun) loaded(t *testing.T) map[string][]int {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		c := r.children(t)
-		if len(c["worker"]) == 2 && len(c["frontend"]) == 1 {
+		if len(c["worker"]) == 2 && len(c["frontend"]) == 1 && strings.Contains(r.stderr.String(), "the load has begun") {
 			return c
 		}
 		if time.Now().After(deadline) {
@@ -123,7 +142,7 @@ func TestPlane(t *testing.T) {
 	if code := r.wait(t); code != cli.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
 	}
-	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "in each of 1 pairs", "written to " + dir} {
+	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "CPU quic-sink / tcp-pull", "written to " + dir} {
 		if !strings.Contains(r.stdout.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, r.stdout.String())
 		}
@@ -144,7 +163,7 @@ func TestPlane(t *testing.T) {
 }
 
 func TestPlaneWorkerKilled(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := syscall.Kill(children["worker"][0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -159,7 +178,7 @@ func TestPlaneWorkerKilled(t *testing.T) {
 }
 
 func TestPlaneInterrupted(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -175,7 +194,7 @@ func TestPlaneInterrupted(t *testing.T) {
 
 // TestPlaneParentKilled: children end with their standard input, whatever became of the parent.
 func TestPlaneParentKilled(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

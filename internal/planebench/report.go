@@ -49,6 +49,9 @@ type Run struct {
 	Wrong        int      `json:"wrong_records"`     // of the whole run
 	Invalid      string   `json:"invalid,omitempty"` // why the run proves nothing
 	Notes        []string `json:"notes,omitempty"`   // the first errors and wrong records
+	Marks        []string `json:"marks,omitempty"`   // what makes its figures doubtful: below offered, machine-limited
+	// HostBusy is the mean share of all cores that was busy, whoever used them.
+	HostBusy *float64 `json:"host_busy,omitempty"`
 
 	TTFT       *report.Dist `json:"ttft_ms,omitempty"`
 	Censored   int          `json:"ttft_censored"` // opened in the window, no record by its end
@@ -94,10 +97,17 @@ type Process struct {
 	GCs          uint32  `json:"gcs"`
 }
 
+// Marks of runs. A run with one is left out of the ratios: a plane that is behind merges more, so it looks cheaper.
+const (
+	MarkBelowOffered   = "below offered"   // under 95% of the offered rate
+	MarkMachineLimited = "machine-limited" // every core was over 90% busy
+)
+
 // Ratio compares an arm with the first one: in each repetition the one's figure / the other's, of CPU per response.
 type Ratio struct {
 	Arm      string `json:"arm"`
 	Base     string `json:"base"`
+	LeftOut  int    `json:"left_out,omitempty"` // pairs in which a run is marked
 	Frontend Spread `json:"frontend"`
 	Worker   Spread `json:"worker"`
 	Total    Spread `json:"total"`
@@ -150,8 +160,14 @@ func (r *Report) Write(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
+// hostBusy is how busy the machine was in the window.
+type hostBusy struct {
+	mean, least float64
+	ok          bool
+}
+
 // summarize makes a Run of what the processes have said.
-func summarize(cfg Config, a arm, rep int, lasted time.Duration, workers, fronts, workerTotals, frontTotals []message) *Run {
+func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals, frontTotals []message) *Run {
 	run := &Run{Plane: a.plane, Delivery: a.delivery, Run: rep, WindowS: lasted.Seconds()}
 	delay, first := make(Counts), make(Counts)
 	var ttft, itl []float64
@@ -177,6 +193,15 @@ func summarize(cfg Config, a arm, rep int, lasted time.Duration, workers, fronts
 		if passes := worker.Passes + worker.Late; passes > 0 {
 			share := float64(worker.Late) / float64(passes)
 			run.LateShare = &share
+		}
+	}
+	if run.OfferedPerS != nil && run.RequestsPerS < 0.95**run.OfferedPerS {
+		run.Marks = append(run.Marks, MarkBelowOffered)
+	}
+	if host.ok {
+		run.HostBusy = &host.mean
+		if host.least > 0.9 {
+			run.Marks = append(run.Marks, MarkMachineLimited)
 		}
 	}
 	run.TTFT, run.ITL, run.Delay, run.FirstDelay = report.NewDist(ttft), report.NewDist(itl), delay.dist(), first.dist()
@@ -268,16 +293,21 @@ func ratios(arms []arm, runs []*Run) []Ratio {
 	var out []Ratio
 	for _, a := range arms[1:] {
 		var front, worker, total []float64
+		left := 0
 		for rep := 1; ; rep++ {
 			one, base := find(a, rep), find(arms[0], rep)
 			if one == nil || base == nil {
 				break
 			}
+			if len(one.Marks)+len(base.Marks) > 0 {
+				left++
+				continue
+			}
 			front = append(front, one.Frontend.CPUMS/base.Frontend.CPUMS)
 			worker = append(worker, one.Worker.CPUMS/base.Worker.CPUMS)
 			total = append(total, one.TotalMS/base.TotalMS)
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: arms[0].String(), Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
+		out = append(out, Ratio{Arm: a.String(), Base: arms[0].String(), LeftOut: left, Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
 	}
 	return out
 }

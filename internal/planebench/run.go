@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
 )
 
 const (
@@ -35,6 +37,7 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if err := g.tell(message{Op: opGo}, fronts); err != nil {
 		return nil, err
 	}
+	cfg.Log.Debug("the load has begun", "arm", a.String(), "run", rep)
 	if cfg.Warmup > 0 {
 		err = g.pass(ctx, cfg.Warmup)
 	} else {
@@ -54,10 +57,15 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 		cfg.began(g.procs)
 	}
 	began := time.Now()
+	before, _ := procstat.ReadHostCPU()
 	if err := g.window(ctx, cfg, fronts); err != nil {
 		return nil, fmt.Errorf("in the window: %w", err)
 	}
 	lasted := time.Since(began)
+	var host hostBusy
+	if after, ok := procstat.ReadHostCPU(); ok {
+		host.mean, host.least, host.ok = after.Busy(before)
+	}
 	if err := g.tell(message{Op: opEnd}, g.procs); err != nil {
 		return nil, err
 	}
@@ -81,7 +89,7 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return summarize(cfg, a, rep, lasted, windows[:len(workers)], windows[len(workers):], totals, stopped), nil
+	return summarize(cfg, a, rep, lasted, host, windows[:len(workers)], windows[len(workers):], totals, stopped), nil
 }
 
 // startAll starts worker processes, then frontends that know them.

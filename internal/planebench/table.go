@@ -3,6 +3,7 @@ package planebench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -11,7 +12,11 @@ import (
 
 // String is the run in a line of progress.
 func (r *Run) String() string {
-	return fmt.Sprintf("frontend %.3f + worker %.3f ms a response, %.0f responses/s, %d errors, %d wrong", r.Frontend.CPUMS, r.Worker.CPUMS, r.RequestsPerS, r.ErrorsAll, r.Wrong)
+	s := fmt.Sprintf("frontend %.3f + worker %.3f ms a response, %.0f responses/s, %d errors, %d wrong", r.Frontend.CPUMS, r.Worker.CPUMS, r.RequestsPerS, r.ErrorsAll, r.Wrong)
+	if len(r.Marks) > 0 {
+		s += "; " + strings.Join(r.Marks, ", ")
+	}
+	return s
 }
 
 // Print writes the tables: each arm as the median over its runs, with the range of the CPU figures, then the ratios.
@@ -19,13 +24,17 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
 
-	row("arm", "runs", "resp/s", "of offered", "frontend ms", "[min-max]", "worker ms", "[min-max]", "total ms", "ttft p50", "p99", "itl p50", "p99", "late", "errors", "wrong")
+	row("arm", "runs", "resp/s", "of offered", "frontend ms", "[min-max]", "worker ms", "[min-max]", "total ms", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong")
 	groups := r.groups()
 	for _, g := range groups {
 		front, worker := g.spread(func(r *Run) float64 { return r.Frontend.CPUMS }), g.spread(func(r *Run) float64 { return r.Worker.CPUMS })
 		offered, late := "-", "-"
 		if o := g.runs[0].OfferedPerS; o != nil {
 			offered = fmt.Sprintf("%.2f", g.median(func(r *Run) float64 { return r.RequestsPerS / *o }))
+		}
+		busy := "-"
+		if !slices.ContainsFunc(g.runs, func(r *Run) bool { return r.HostBusy == nil }) {
+			busy = fmt.Sprintf("%.2f", g.median(func(r *Run) float64 { return *r.HostBusy }))
 		}
 		if g.runs[0].LateShare != nil {
 			late = fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return *r.LateShare }))
@@ -36,7 +45,7 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return r.TotalMS })),
 			g.ms(func(r *Run) *report.Dist { return r.TTFT }, p50), g.ms(func(r *Run) *report.Dist { return r.TTFT }, p99),
 			g.ms(func(r *Run) *report.Dist { return r.ITL }, p50), g.ms(func(r *Run) *report.Dist { return r.ITL }, p99),
-			late, fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })), fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
+			late, busy, fmt.Sprint(g.sum(func(r *Run) int { return min(len(r.Marks), 1) })), fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })), fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -80,7 +89,14 @@ func (r *Report) Print(w io.Writer) error {
 	}
 
 	for _, x := range r.Ratios {
+		if x.Total.N == 0 {
+			fmt.Fprintf(w, "\nCPU %s / %s: no pair to compare, in all %d a run is marked", x.Arm, x.Base, x.LeftOut)
+			continue
+		}
 		fmt.Fprintf(w, "\nCPU %s / %s, in each of %d pairs: frontend %s, worker %s, total %s", x.Arm, x.Base, x.Total.N, x.Frontend, x.Worker, x.Total)
+		if x.LeftOut > 0 {
+			fmt.Fprintf(w, " (%d pairs left out, a run is marked)", x.LeftOut)
+		}
 	}
 	_, err := fmt.Fprintln(w)
 	return err
