@@ -2,7 +2,8 @@
 //
 //	loadgen --url http://127.0.0.1:8000 --concurrency 64 --request-count 1000
 //
-// It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv.
+// It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv. `loadgen plane` drives the
+// response plane itself between processes, without HTTP.
 package main
 
 import (
@@ -26,6 +27,7 @@ func newApp() *cli.App {
 }
 
 func run(args []string, app *cli.App) int {
+	addPlane(app)
 	f := declare(app)
 	return app.Run(args, func(ctx context.Context, log *slog.Logger) error { return load(ctx, log, app, f) })
 }

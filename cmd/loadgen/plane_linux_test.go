@@ -14,18 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 )
-
-// init makes the test binary the command `loadgen plane`, which starts itself again.
-func init() {
-	if os.Getenv(asProgram) != "" && len(os.Args) > 1 && os.Args[1] == "plane" {
-		app := cli.New("loadgen", "")
-		addPlane(app)
-		os.Exit(app.Run(os.Args[1:], nil))
-	}
-}
 
 // planeRun is a process that runs `loadgen plane`.
 type planeRun struct {
