@@ -178,7 +178,7 @@ func (g *grants) answer(l *lane, id [16]byte) {
 }
 
 // emit implements outgoing. The stream is minted here, when its terms can go out.
-func (g *grants) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+func (g *grants) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
 	l.mu.Lock()
 	due := g.due
 	g.due = nil
@@ -197,7 +197,7 @@ type claims struct {
 }
 
 // emit implements outgoing.
-func (c *claims) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+func (c *claims) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
 	l.mu.Lock()
 	due := c.due
 	c.due = nil

@@ -139,7 +139,7 @@ func (k *strayKills) kill(l *lane, slot wire.Slot, number uint64) {
 }
 
 // emit implements outgoing.
-func (k *strayKills) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+func (k *strayKills) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
 	l.mu.Lock()
 	due := k.due
 	k.due = nil

@@ -401,7 +401,7 @@ func (s *InStream) Close() error {
 }
 
 // emit implements outgoing: the control that is due.
-func (s *InStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+func (s *InStream) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lane != l {

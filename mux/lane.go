@@ -149,6 +149,19 @@ func (l *lane) place(e *element, urgent bool) {
 	l.bulk.push(e)
 }
 
+// placeFirst puts a stream that is being visited first into the bulk list, unless it was made urgent between its removal and
+// the visit; it may stand in the list again too. The locks of lane and stream are held.
+func (l *lane) placeFirst(e *element) {
+	switch e.on {
+	case onUrgent:
+		return
+	case onBulk:
+		l.bulk.remove(e)
+	}
+	e.on = onBulk
+	l.bulk.pushFront(e)
+}
+
 // dequeue takes a stream's element out of the lists, with n bytes that will not be sent here. The stream's lock is held.
 func (l *lane) dequeue(e *element, n int) {
 	l.mu.Lock()
@@ -336,8 +349,12 @@ func (l *lane) visitList(q *list, b []byte, limit int) (out []byte, records, tak
 		l.mu.Unlock()
 		var n, bytes int
 		var more bool
-		b, n, bytes, more = e.owner.emit(l, b)
+		b, n, bytes, more = e.owner.emit(l, b, limit-(len(b)-start))
 		l.mu.Lock()
+		if more && bytes == 0 {
+			l.flushed = true // no room for its next record: it is first in the next write
+			break
+		}
 		records, taken = records+n, taken+bytes
 		if more && q == &l.bulk {
 			visits++

@@ -412,7 +412,7 @@ func (s *OutStream) close(end End, fx *effects) {
 }
 
 // emit implements outgoing.
-func (s *OutStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
+func (s *OutStream) emit(l *lane, b []byte, room int) ([]byte, int, int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lane != l {
@@ -431,8 +431,14 @@ func (s *OutStream) emit(l *lane, b []byte) ([]byte, int, int, bool) {
 	switch {
 	case s.cursor < s.urgentTo && s.urgentTo < s.ring.tail:
 		n, records = s.whole(int(s.urgentTo - s.cursor))
-	case avail > quantum:
-		n, records = s.whole(quantum)
+	case avail > min(quantum, room):
+		n, records = s.whole(min(quantum, room))
+	}
+	if n > room && room < bulkPerWrite {
+		l.mu.Lock()
+		l.placeFirst(&s.element)
+		l.mu.Unlock()
+		return b, 0, 0, true
 	}
 	b = s.ring.read(b, s.cursor, n)
 	s.cursor += uint64(n)

@@ -1,0 +1,63 @@
+package mux
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestStreamsSurviveDeathsOfLanes: a lane dies every 50 ms, on either side, on every plane; every record arrives once and in
+// order, every end is complete, and the application does nothing for it.
+func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
+	streams, records := 1000, 256
+	if underRace {
+		streams, records = 150, 128
+	}
+	for _, plane := range allPlanes {
+		t.Run("plane="+plane, func(t *testing.T) {
+			t.Parallel() // most of the time is the hold, for streams whose last CONSUMED died with a lane
+			p, front, work := newPlanePair(t, plane, pairConfig{recv: Config{Lanes: 4}, send: Config{Hold: 5 * time.Second}})
+			stop := make(chan struct{})
+			var killer sync.WaitGroup
+			kills := 0
+			killer.Go(func() {
+				r := rand.New(rand.NewPCG(1, 2))
+				every := time.NewTicker(50 * time.Millisecond)
+				defer every.Stop()
+				for {
+					select {
+					case <-stop:
+						return
+					case <-every.C:
+					}
+					side := front
+					if r.IntN(2) == 0 {
+						side = work
+					}
+					if conns := side.open(); len(conns) > 0 {
+						conns[r.IntN(len(conns))].kill()
+						kills++
+					}
+				}
+			})
+			start := time.Now()
+			exchange(t, p, streams, records, 300)
+			took := time.Since(start)
+			close(stop)
+			killer.Wait()
+			p.settled(t)
+			st := p.recv.Stats()
+			t.Logf("%d streams in %v, %d lanes killed, %d moves, deaths %v, dropped %v", streams, took, kills, st.StreamsMoved, st.LaneDeaths, st.RecordsDropped)
+			if n := st.StreamsEnded["complete"]; n != uint64(streams) {
+				t.Errorf("%d of %d streams ended complete: %v", n, streams, st.StreamsEnded)
+			}
+			if n := p.send.Stats().StreamsEnded["complete"]; n != uint64(streams) {
+				t.Errorf("%d of %d streams ended complete at the worker", n, streams)
+			}
+			if kills == 0 || st.StreamsMoved == 0 {
+				t.Errorf("%d lanes were killed and %d streams moved: nothing was tested", kills, st.StreamsMoved)
+			}
+		})
+	}
+}
