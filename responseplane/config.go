@@ -42,6 +42,8 @@ const (
 	DefaultRetryLimit = 3
 	DefaultAckTimeout = 2 * time.Second
 	DefaultAvoidFor   = 5 * time.Second
+	// DefaultKeepVanished is three times the default lease of discovery/etcd.
+	DefaultKeepVanished = 30 * time.Second
 )
 
 // FrontendConfig has the settings of a Frontend. Zero means the default; for durations and counts that can be off,
@@ -77,6 +79,10 @@ type FrontendConfig struct {
 	AckTimeout time.Duration
 	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default.
 	AvoidFor time.Duration
+	// KeepVanished is how long a worker whose record has left the registry is still used when no other one is left, while
+	// its link is up and its process does not drain: 30 s by default, negative for not at all. Of use up to a minute: then a
+	// process that no record names and that carries nothing is let go.
+	KeepVanished time.Duration
 
 	// Logger takes what happens to links and workers; nil discards.
 	Logger *slog.Logger
@@ -117,6 +123,7 @@ func (c FrontendConfig) withDefaults() FrontendConfig {
 	}
 	set(&c.AckTimeout, DefaultAckTimeout)
 	set(&c.AvoidFor, DefaultAvoidFor)
+	set(&c.KeepVanished, DefaultKeepVanished)
 	if c.RetryLimit == 0 {
 		c.RetryLimit = DefaultRetryLimit
 	}

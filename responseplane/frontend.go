@@ -20,19 +20,14 @@ type Frontend struct {
 	recv *mux.Receiver
 	turn atomic.Uint64 // of the round-robin router
 
+	retries retryCounts
+
 	mu      sync.RWMutex
 	workers map[string]*workerEntry
-	models  map[string][]*workerEntry
+	models  map[string]*pool // none is empty
 	nodes   map[NodeID]*nodeEntry
-}
-
-// workerEntry is one worker as the router sees it.
-type workerEntry struct {
-	rec   discovery.Worker
-	node  NodeID
-	open  atomic.Int64 // responses that are open there from this Frontend
-	avoid atomic.Int64 // unix nanoseconds until which others are preferred
-	gone  atomic.Bool
+	// vanished are the workers whose record has gone and that are still in the tables.
+	vanished map[*workerEntry]struct{}
 }
 
 // nodeEntry is one worker process and the workers on it that a registry names.
@@ -53,7 +48,8 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Frontend{cfg: cfg, recv: recv, workers: make(map[string]*workerEntry), models: make(map[string][]*workerEntry), nodes: make(map[NodeID]*nodeEntry)}, nil
+	return &Frontend{cfg: cfg, recv: recv, workers: make(map[string]*workerEntry), models: make(map[string]*pool),
+		nodes: make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
 }
 
 // AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
@@ -109,8 +105,10 @@ type PeerStatus = mux.PeerState
 // Peers describes all worker processes that are known.
 func (f *Frontend) Peers() []PeerStatus { return f.recv.Peers() }
 
-// Follow keeps workers and peers in step with a registry until ctx ends or the registry closes its watch. It blocks. A
-// worker that leaves the registry is not routed to any more; its open responses go on.
+// Follow keeps workers and peers in step with a registry until ctx ends or the registry closes its watch. It blocks. The
+// open responses of a worker that leaves the registry go on. New ones go there only when no other worker is left, for at
+// most FrontendConfig.KeepVanished and while its link is up: a registry that lost its records for a moment is no reason to
+// turn requests away.
 func (f *Frontend) Follow(ctx context.Context, reg discovery.Registry) error {
 	events, err := reg.Watch(ctx)
 	if err != nil {
@@ -129,6 +127,7 @@ func (f *Frontend) Follow(ctx context.Context, reg discovery.Registry) error {
 			}
 			f.apply(e)
 		case <-reap.C:
+			f.sweep(time.Now())
 			f.reap(time.Now())
 		}
 	}
@@ -148,61 +147,8 @@ func (f *Frontend) apply(e discovery.Event) {
 	}
 }
 
-func (f *Frontend) putWorker(rec discovery.Worker) error {
-	node, err := f.addNode(rec.Node)
-	var noPlane *mux.NoPlaneError
-	if err != nil && !errors.As(err, &noPlane) {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.removeLocked(rec.ID)
-	w := &workerEntry{rec: rec, node: node}
-	f.workers[rec.ID] = w
-	for _, m := range rec.Models {
-		f.models[m] = append(f.models[m], w)
-	}
-	f.nodes[node].workers++
-	return err // a worker that shares no plane is known, is not routed to, and its error is said
-}
-
-// dropWorker stops routing to a worker. A process of which no worker is left may have died, so it is asked.
-func (f *Frontend) dropWorker(id string) {
-	f.mu.Lock()
-	node, last := f.removeLocked(id)
-	f.mu.Unlock()
-	if last {
-		f.recv.Suspect(node)
-	}
-}
-
-// removeLocked takes a worker out of routing and says whether it was the last one of its process. The lock is held.
-func (f *Frontend) removeLocked(id string) (node NodeID, last bool) {
-	w := f.workers[id]
-	if w == nil {
-		return NodeID{}, false
-	}
-	w.gone.Store(true)
-	delete(f.workers, id)
-	for _, m := range w.rec.Models {
-		rest := slices.DeleteFunc(slices.Clone(f.models[m]), func(o *workerEntry) bool { return o == w })
-		if len(rest) == 0 {
-			delete(f.models, m)
-		} else {
-			f.models[m] = rest
-		}
-	}
-	if n := f.nodes[w.node]; n != nil {
-		if n.workers--; n.workers == 0 {
-			n.unused = time.Now()
-			return w.node, true
-		}
-	}
-	return w.node, false
-}
-
 const (
-	reapEvery = 5 * time.Second
+	reapEvery = time.Second
 	// reapAfter is how long a process that no worker names is still dialled: a registry may only have lost it for a moment.
 	reapAfter = time.Minute
 )
@@ -302,21 +248,26 @@ type WorkerStatus struct {
 	Name      string   `json:"name"` // of its process
 	Reachable bool     `json:"reachable"`
 	Avoided   bool     `json:"avoided"`
-	Open      int64    `json:"open"` // responses from this Frontend
+	Vanished  bool     `json:"vanished,omitempty"` // its record has gone; it is used when no other worker is left
+	Open      int64    `json:"open"`               // responses from this Frontend
 	Err       string   `json:"error,omitempty"`
 }
 
-// Workers describes all workers that are known, ordered by id.
+// Workers describes all workers that are known, ordered by id, with those whose record has gone and that may still be used.
 func (f *Frontend) Workers() []WorkerStatus {
 	peers := make(map[NodeID]mux.PeerState)
 	for _, p := range f.recv.Peers() {
 		peers[p.ID] = p
 	}
-	now := time.Now().UnixNano()
+	now := time.Now()
 	f.mu.RLock()
 	all := make([]WorkerStatus, 0, len(f.workers))
 	for _, w := range f.workers {
-		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoid.Load() > now, Open: w.open.Load()}
+		if !f.usable(w, now) {
+			continue // the next sweep takes it out
+		}
+		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoid.Load() > now.UnixNano(),
+			Vanished: w.vanished.Load() != 0, Open: w.open.Load()}
 		p, ok := peers[w.node]
 		st.Reachable = ok && p.Up && !p.Draining
 		if !ok {
@@ -336,7 +287,7 @@ func (f *Frontend) Workers() []WorkerStatus {
 	return all
 }
 
-// Counts is how many workers are known and how many of them can be reached.
+// Counts is how many workers are known and how many of them can be reached. Those whose record has gone are not counted.
 func (f *Frontend) Counts() (known, reachable int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -345,18 +296,22 @@ func (f *Frontend) Counts() (known, reachable int) {
 		up[id] = f.recv.Up(id)
 	}
 	for _, w := range f.workers {
+		if w.vanished.Load() != 0 {
+			continue
+		}
+		known++
 		if up[w.node] {
 			reachable++
 		}
 	}
-	return len(f.workers), reachable
+	return known, reachable
 }
 
 // Ready is nil when at least one worker can be reached, else it says what is missing.
 func (f *Frontend) Ready() error {
 	known, reachable := f.Counts()
 	switch {
-	case reachable > 0:
+	case reachable > 0 || f.anyVanished():
 		return nil
 	case known == 0:
 		return errors.New("responseplane: no worker is known")
@@ -367,6 +322,19 @@ func (f *Frontend) Ready() error {
 		}
 	}
 	return fmt.Errorf("responseplane: none of %d workers can be reached", known)
+}
+
+// anyVanished says whether there is a worker that can be used although its record has gone.
+func (f *Frontend) anyVanished() bool {
+	now := time.Now()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for w := range f.vanished {
+		if f.usable(w, now) {
+			return true
+		}
+	}
+	return false
 }
 
 // Stats is a snapshot of the plane's counters.

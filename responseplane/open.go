@@ -54,12 +54,17 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !errors.As(err, &e) || !e.Retryable() || attempt >= f.cfg.RetryLimit {
+		if !errors.As(err, &e) || !e.Retryable() {
 			return nil, err
 		}
-		if e.Code != CodeBusy { // a full worker is not a bad one
-			w.avoid.Store(time.Now().Add(f.cfg.AvoidFor).UnixNano())
+		reason := retryReason(e)
+		if reason.workersFault() {
+			f.blame(w, req.ID, err)
 		}
+		if attempt >= f.cfg.RetryLimit {
+			return nil, err
+		}
+		f.retries.add(reason)
 		f.cfg.Logger.Debug("attempt failed, trying elsewhere", "request", req.ID, "worker", w.rec.ID, "attempt", attempt, "error", err)
 		tried, last = append(tried, w), err
 	}
@@ -76,7 +81,8 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*R
 		return nil, asMint(err, w.rec.ID, w.node)
 	}
 	w.open.Add(1)
-	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w}
+	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w, request: req.ID}
+	r.deadline, _ = ctx.Deadline()
 	if err := f.deliver(ctx, w, r, req); err != nil {
 		_ = r.Close()
 		return nil, err
@@ -137,45 +143,60 @@ func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) er
 	return refusal(CodeNoWorker, w.rec.ID, w.node, err.Error(), err)
 }
 
-// pick chooses a worker that this request has not tried. Workers that just failed are left to the last.
+// pick chooses a worker that this request has not tried. Workers that just failed are left to the last, and those whose
+// record has gone come after them.
 func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error) {
 	f.mu.RLock()
-	pool := f.models[req.Model]
+	defer f.mu.RUnlock()
+	var list []*workerEntry
 	if req.Worker != "" {
-		pool = nil
 		if w := f.workers[req.Worker]; w != nil {
-			pool = []*workerEntry{w}
+			list = []*workerEntry{w}
 		}
+	} else if p := f.models[req.Model]; p != nil {
+		list = p.list
 	}
-	f.mu.RUnlock()
-	if len(pool) == 0 {
+	if len(list) == 0 {
 		what := fmt.Sprintf("model %q", req.Model)
 		if req.Worker != "" {
 			what = fmt.Sprintf("worker %q", req.Worker)
 		}
 		return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, "no worker is known for "+what, nil)
 	}
-	now := time.Now().UnixNano()
-	fit := func(w *workerEntry, avoided bool) bool {
-		if w.gone.Load() || !avoided && w.avoid.Load() > now {
+	now := time.Now()
+	fit := func(w *workerEntry, last rank) bool {
+		if w.gone.Load() {
+			return false
+		}
+		vanished := w.vanished.Load() != 0
+		if vanished && (last < rankVanished || !f.usable(w, now)) || last < rankAvoided && w.avoid.Load() > now.UnixNano() {
 			return false
 		}
 		for _, t := range tried {
-			if t == w && len(pool) > 1 {
+			if t.workerCounts == w.workerCounts && len(list) > 1 {
 				return false
 			}
 		}
-		return f.cfg.Dial == DialOnDemand || f.recv.Up(w.node)
+		return f.cfg.Dial == DialOnDemand && !vanished || f.recv.Up(w.node)
 	}
-	if w := f.choose(pool, fit); w != nil {
+	if w := f.choose(list, fit); w != nil {
 		return w, nil
 	}
-	return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, fmt.Sprintf("none of %d workers can be reached", len(pool)), nil)
+	return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, fmt.Sprintf("none of %d workers can be reached", len(list)), nil)
 }
 
-// choose applies the policy to the workers that fit; those that are avoided only when nobody else is there.
-func (f *Frontend) choose(pool []*workerEntry, fit func(w *workerEntry, avoided bool) bool) *workerEntry {
-	n := len(pool)
+// rank is how far down a choice of workers goes.
+type rank int
+
+const (
+	rankGood     rank = iota // nothing speaks against it
+	rankAvoided              // or it just failed
+	rankVanished             // or its record has gone
+)
+
+// choose applies the policy to the workers that fit, of the best rank that has any.
+func (f *Frontend) choose(list []*workerEntry, fit func(w *workerEntry, last rank) bool) *workerEntry {
+	n := len(list)
 	start := rand.IntN(n)
 	if f.cfg.Router == RouterRoundRobin {
 		start = int(f.turn.Add(1) % uint64(n))
@@ -183,23 +204,23 @@ func (f *Frontend) choose(pool []*workerEntry, fit func(w *workerEntry, avoided 
 	if f.cfg.Router == RouterLeastLoaded && n > 2 {
 		// Two random ones, the less loaded of them; a few tries before looking at all.
 		for range 4 {
-			a, b := pool[rand.IntN(n)], pool[rand.IntN(n)]
+			a, b := list[rand.IntN(n)], list[rand.IntN(n)]
 			if b.open.Load() < a.open.Load() {
 				a, b = b, a
 			}
-			if fit(a, false) {
+			if fit(a, rankGood) {
 				return a
 			}
-			if fit(b, false) {
+			if fit(b, rankGood) {
 				return b
 			}
 		}
 	}
-	for _, avoided := range []bool{false, true} {
+	for last := rankGood; last <= rankVanished; last++ {
 		var best *workerEntry
 		for i := range n {
-			w := pool[(start+i)%n]
-			if !fit(w, avoided) {
+			w := list[(start+i)%n]
+			if !fit(w, last) {
 				continue
 			}
 			if f.cfg.Router != RouterLeastLoaded {

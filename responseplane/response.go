@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/laneway-ai/laneway/mux"
 )
@@ -20,6 +21,11 @@ type Response struct {
 	open    *mux.OpenStream // nil unless it came of open terms
 	retries int
 	closed  atomic.Bool
+
+	// Of Open: the request's id and deadline (zero = none), and whether the worker was held to account for the end.
+	request  string
+	deadline time.Time
+	blamed   atomic.Bool
 }
 
 // Terms are what the request must carry to the worker: opaque, about 100 bytes. They must not be changed.
@@ -104,8 +110,26 @@ func (r *Response) ended(end *mux.End) error {
 		return io.EOF
 	}
 	plane, lane := r.in.Lane()
-	return fromEnd(end, r.Worker(), r.node, plane, lane)
+	err := fromEnd(end, r.Worker(), r.node, plane, lane)
+	if r.worker != nil && end.Records > 0 && r.workersFault(end) && r.blamed.CompareAndSwap(false, true) {
+		r.f.blame(r.worker, r.request, err)
+	}
+	return err
 }
+
+// workersFault says whether a response that had records ended in a way that speaks against its worker. A request's own deadline does not.
+func (r *Response) workersFault(end *mux.End) bool {
+	switch end.Type {
+	case mux.EndLost, mux.EndProtocol:
+		return true
+	case mux.EndDeadline:
+		return r.deadline.IsZero() || time.Until(r.deadline) > deadlineStep
+	}
+	return false
+}
+
+// deadlineStep is how exactly deadlines are kept.
+const deadlineStep = 300 * time.Millisecond
 
 func (r *Response) wrap(err error) error {
 	if err == nil || err == io.EOF {

@@ -112,6 +112,7 @@ func newRig(t *testing.T, net network, cfg rigConfig) *rig {
 	r.gate = &gate{Transport: net(t, id)}
 	front := responseplane.FrontendConfig{
 		Identity: id, Name: "front", Transports: []transport.Transport{r.gate}, Deliverer: deliverer, ResumeTimeout: time.Second,
+		KeepVanished: -1, // TestVanished is about it
 	}
 	if cfg.front != nil {
 		cfg.front(&front)
