@@ -2,9 +2,10 @@ package mux
 
 import "sync"
 
-// chunkPayload is what a chunk holds: 4,096 bytes less the next pointer inside it, so that a chunk falls in one size
-// class of the allocator.
-const chunkPayload = 4096 - 8
+// chunkPayload is what a chunk holds: 4,096 bytes less the next pointer inside it and the 8 bytes that the allocator puts
+// before an object of this size with pointers, so that a chunk falls in the size class of 4,096. A byte more, and each
+// takes 4,864.
+const chunkPayload = 4096 - 8 - 8
 
 // chunk is one piece of a stream's ring.
 type chunk struct {
