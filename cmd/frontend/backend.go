@@ -3,18 +3,28 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // planeBackend puts the response plane behind the HTTP side's interface.
-type planeBackend struct{ frontend *responseplane.Frontend }
+type planeBackend struct {
+	frontend *responseplane.Frontend
+	timeout  time.Duration // of a whole request, 0 = none
+}
 
 func (b planeBackend) Models() []string { return b.frontend.Models() }
 func (b planeBackend) Ready() error     { return b.frontend.Ready() }
 
 func (b planeBackend) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
+	if b.timeout > 0 {
+		// The plane takes the deadline over when it mints, and keeps it at both ends; the context is for Open only.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, b.timeout)
+		defer cancel()
+	}
 	r, err := b.frontend.Open(ctx, responseplane.Request{ID: c.ID, Model: c.Model, Payload: c.Payload,
 		FirstRecordTimeout: c.FirstRecordTimeout, InactivityTimeout: c.InactivityTimeout})
 	if err != nil {

@@ -27,6 +27,7 @@ type debugView struct {
 	Workers struct {
 		Known     int `json:"known"`
 		Reachable int `json:"reachable"`
+		Vanished  int `json:"vanished"` // their record has gone; not among the known
 	} `json:"workers"`
 	Models     []string                     `json:"models"`
 	WorkerList []responseplane.WorkerStatus `json:"worker_list"`
@@ -43,8 +44,12 @@ func debugPlane(s settings, p plane, front *httpfront.Server) http.Handler {
 		if err := front.Ready(); err != nil {
 			v.Ready, v.Reason = false, err.Error()
 		}
-		v.Workers.Known = len(state.Workers)
 		for _, k := range state.Workers {
+			if k.Vanished {
+				v.Workers.Vanished++
+				continue
+			}
+			v.Workers.Known++
 			if k.Reachable {
 				v.Workers.Reachable++
 			}

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 )
@@ -25,15 +21,16 @@ const (
 type flags struct {
 	app   *cli.App
 	plane *planeflags.Flags
+	disco *discoveryflags.Flags
 
-	name, httpAddr, adminAddr, namespace, natsURL *string
-	etcdEndpoints                                 *[]string
-	drainGrace, drainTimeout                      *time.Duration
+	name, httpAddr, adminAddr *string
+	drainGrace, drainTimeout  *time.Duration
 
 	router, onDisconnect, overloadStatus *string
 	maxOpen, retryLimit                  *int
 	maxBuffered                          *int64
 	firstToken, inactivity, sseKeepAlive *time.Duration
+	requestTimeout                       *time.Duration
 }
 
 func declare(app *cli.App) *flags {
@@ -46,16 +43,14 @@ func declare(app *cli.App) *flags {
 	f.drainGrace = g.Duration("drain-grace", 0, cli.Range(0, 10*time.Minute), "on SIGTERM: how long new requests are still served while load balancers see that /readyz fails; then they get 503")
 	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end; then they are cut with an error event")
 
-	g = app.Group("Discovery")
-	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects", validNamespace)
-	f.etcdEndpoints = g.List("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers are found")
-	f.natsURL = g.Checked("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, over which workers get their requests", validNATS)
+	f.disco = discoveryflags.Register(app, discoveryflags.Options{})
 
 	g = app.Group("Requests")
 	f.router = g.Enum("router", string(responseplane.RouterLeastLoaded), routers(), "how the worker of a request is chosen")
 	f.maxOpen = g.Int("max-open-requests", 0, cli.Range(1, 10_000_000).Unit("requests").OrZero("no bound"), "requests that are served at once; more are turned away (see --overload-status)")
 	f.maxBuffered = g.Size("max-buffered-bytes", cli.GiB, cli.Range(int64(cli.MiB), int64(1024*cli.GiB)), "bytes that all open responses together may hold here; when they are given away, requests are turned away")
 	f.firstToken = g.Duration("first-token-timeout", 2*time.Minute, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a request may wait for its first token")
+	f.requestTimeout = g.Duration("request-timeout", 0, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a request may take from its start to its last token")
 	f.inactivity = g.Duration("inactivity-timeout", time.Minute, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a response may be silent between two tokens")
 	f.retryLimit = g.Int("retry-limit", 3, cli.Range(0, 100).Unit("attempts").OrZero("never"), "how often a request that has no token yet is given to another worker")
 	f.onDisconnect = g.Enum("on-disconnect", onDisconnectKill, []string{onDisconnectKill, onDisconnectStop}, "what the worker of a client that left is told: kill ends at once, stop lets it finish its last output")
@@ -72,22 +67,27 @@ func routers() []string {
 
 // settings are the values after parsing.
 type settings struct {
-	name, httpAddr, adminAddr, namespace, natsURL string
-	etcdEndpoints                                 []string
-	drainGrace, drainTimeout                      time.Duration
-	router                                        string
-	stopOnDisconnect                              bool
-	overloadStatus, maxOpen, retryLimit           int
-	maxBuffered                                   int64
-	firstToken, inactivity, sseKeepAlive          time.Duration // 0 = none
-	plane                                         planeflags.Settings
-	values                                        map[string]string // all flags in force, for /debug/plane
+	name, httpAddr, adminAddr            string
+	drainGrace, drainTimeout             time.Duration
+	router                               string
+	stopOnDisconnect                     bool
+	overloadStatus, maxOpen, retryLimit  int
+	maxBuffered                          int64
+	firstToken, inactivity, sseKeepAlive time.Duration // 0 = none
+	requestTimeout                       time.Duration // 0 = none
+	disco                                discoveryflags.Settings
+	plane                                planeflags.Settings
+	values                               map[string]string // all flags in force, for /debug/plane
 }
 
-func (f *flags) settings() settings {
+func (f *flags) settings() (settings, error) {
+	disco, err := f.disco.Settings()
+	if err != nil {
+		return settings{}, err
+	}
 	s := settings{
-		name: *f.name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, namespace: *f.namespace, natsURL: *f.natsURL,
-		etcdEndpoints: *f.etcdEndpoints, drainGrace: *f.drainGrace, drainTimeout: *f.drainTimeout,
+		name: *f.name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, disco: disco, requestTimeout: *f.requestTimeout,
+		drainGrace: *f.drainGrace, drainTimeout: *f.drainTimeout,
 		router: *f.router, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
 		maxOpen: *f.maxOpen, retryLimit: *f.retryLimit, maxBuffered: *f.maxBuffered,
 		firstToken: *f.firstToken, inactivity: *f.inactivity, sseKeepAlive: *f.sseKeepAlive,
@@ -101,28 +101,5 @@ func (f *flags) settings() settings {
 		}
 		s.name = host + "-" + strconv.Itoa(os.Getpid())
 	}
-	return s
-}
-
-func validNamespace(s string) error {
-	if !discovery.ValidName(s) {
-		return errors.New("is not a namespace: use 1 to 128 letters, digits, '-' or '_'")
-	}
-	return nil
-}
-
-// validNATS takes what the NATS client takes: one URL, or several with commas.
-func validNATS(s string) error {
-	for _, one := range strings.Split(s, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil || u.Host == "" {
-			return errors.New("is not a URL: write it like nats://127.0.0.1:4222")
-		}
-		switch u.Scheme {
-		case "nats", "tls", "ws", "wss":
-		default:
-			return fmt.Errorf("has the scheme %q: use nats://, tls://, ws:// or wss://", u.Scheme)
-		}
-	}
-	return nil
+	return s, nil
 }

@@ -14,6 +14,10 @@ func main() {
 	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
 	f := declare(app)
 	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
-		return run(ctx, log, f.settings(), connect)
+		s, err := f.settings()
+		if err != nil {
+			return err
+		}
+		return run(ctx, log, s, connect)
 	}))
 }

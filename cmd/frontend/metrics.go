@@ -32,3 +32,17 @@ func (udpDrops) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(rcvbufErrors, prometheus.CounterValue, float64(c.RcvbufErrors))
 	}
 }
+
+var retriesTotal = prometheus.NewDesc("laneway_frontend_retries_total",
+	"Attempts that failed before the first record and were made again at another worker, by reason, whether the request then got a record or not.", []string{"reason"}, nil)
+
+// retries exports what the plane counts.
+type retries struct{ counts func() map[string]uint64 }
+
+func (retries) Describe(ch chan<- *prometheus.Desc) { ch <- retriesTotal }
+
+func (r retries) Collect(ch chan<- prometheus.Metric) {
+	for reason, n := range r.counts() {
+		ch <- prometheus.MustNewConstMetric(retriesTotal, prometheus.CounterValue, float64(n), reason)
+	}
+}

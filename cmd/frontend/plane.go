@@ -9,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/discovery/etcd"
-	"github.com/laneway-ai/laneway/discovery/nats"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
@@ -44,12 +42,13 @@ func connect(ctx context.Context, log *slog.Logger, s settings, metrics promethe
 	for _, t := range p.transports {
 		p.undo = append(p.undo, t.Close)
 	}
-	registry, err := etcd.New(ctx, etcd.Config{Endpoints: s.etcdEndpoints, Namespace: s.namespace, Logger: log})
+	deadline := s.disco.Deadline()
+	registry, err := s.disco.Registry(ctx, deadline, log)
 	if err != nil {
 		return nil, err
 	}
 	p.undo = append(p.undo, registry.Close)
-	deliverer, err := nats.New(ctx, nats.Config{URL: s.natsURL, Namespace: s.namespace, Name: s.name, Logger: log})
+	deliverer, err := s.disco.Deliverer(ctx, deadline, s.name, log)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +56,13 @@ func connect(ctx context.Context, log *slog.Logger, s settings, metrics promethe
 	if p.frontend, err = responseplane.NewFrontend(s.frontendConfig(identity, p.transports, deliverer, log)); err != nil {
 		return nil, err
 	}
-	p.planeBackend = planeBackend{p.frontend}
+	p.planeBackend = planeBackend{frontend: p.frontend, timeout: s.requestTimeout}
 	p.undo = append(p.undo, p.frontend.Close)
 	if err := metrics.Register(promplane.New(p.frontend.Stats, p.transports...)); err != nil {
 		return nil, fmt.Errorf("register the plane's metrics: %w", err)
+	}
+	if err := metrics.Register(retries{p.frontend.Retries}); err != nil {
+		return nil, fmt.Errorf("register the metrics of retries: %w", err)
 	}
 	p.follow(&planeCheck{Registry: registry, planes: s.plane.Planes, failed: p.fail, grace: shareGrace})
 	return p, nil

@@ -79,7 +79,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	})
 	adm.Handle("GET /debug/plane", debugPlane(s, p, front))
 	setReady(front.Ready)
-	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.namespace, "planes", s.plane.Planes)
+	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.disco.Namespace, "planes", s.plane.Planes)
 
 	select {
 	case <-ctx.Done():

@@ -127,7 +127,11 @@ func parse(t *testing.T, args ...string) settings {
 	if err := app.Parse(append([]string{"--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--name=fe"}, args...)); err != nil {
 		t.Fatal(err)
 	}
-	return f.settings()
+	s, err := f.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // start runs the program over a played plane.

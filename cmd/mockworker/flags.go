@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 )
@@ -20,10 +20,10 @@ import (
 type flags struct {
 	app   *cli.App
 	plane *planeflags.Flags
+	disco *discoveryflags.Flags
 
-	name, workerPrefix, model, namespace, natsURL, adminAddr *string
-	etcdEndpoints                                            *[]string
-	numWorkers                                               *int
+	name, workerPrefix, model, adminAddr *string
+	numWorkers                           *int
 
 	outputTokens, maxNumSeqs, maxWaiting, tokenBytes, seed *int
 	ttft, ttftStdDev, itl, itlStdDev                       *time.Duration
@@ -47,10 +47,7 @@ func declare(app *cli.App) *flags {
 	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM: how long requests are still taken after the workers left the registry, since frontends hear of it late")
 	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end")
 
-	g = app.Group("Discovery")
-	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects", validNamespace)
-	f.etcdEndpoints = g.List("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers register")
-	f.natsURL = g.Checked("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, from where requests come", validNATS)
+	f.disco = discoveryflags.Register(app, discoveryflags.Options{Worker: true})
 
 	g = app.Group("Engine")
 	f.model = g.Checked("model", "mock", "NAME", "the model that all engines serve", func(s string) error {
@@ -91,19 +88,22 @@ func (f *flags) check() error {
 
 // settings are the values after parsing, with everything that is derived from others.
 type settings struct {
-	name, workerPrefix, model, namespace, natsURL, adminAddr string
-	etcdEndpoints                                            []string
-	workers                                                  int
-	startup, grace, drain                                    time.Duration
-	engine                                                   mockengine.Config // of each engine, without Index, Flush and Observer
-	plane                                                    planeflags.Settings
-	values                                                   map[string]string // all flags in force, for /debug/plane
+	name, workerPrefix, model, adminAddr string
+	workers                              int
+	startup, grace, drain                time.Duration
+	engine                               mockengine.Config // of each engine, without Index, Flush and Observer
+	disco                                discoveryflags.Settings
+	plane                                planeflags.Settings
+	values                               map[string]string // all flags in force, for /debug/plane
 }
 
 func (f *flags) settings() (settings, error) {
+	disco, err := f.disco.Settings()
+	if err != nil {
+		return settings{}, err
+	}
 	s := settings{
-		name: *f.name, workerPrefix: *f.workerPrefix, model: *f.model, namespace: *f.namespace, natsURL: *f.natsURL, adminAddr: *f.adminAddr,
-		etcdEndpoints: *f.etcdEndpoints, workers: *f.numWorkers,
+		name: *f.name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, disco: disco, workers: *f.numWorkers,
 		startup: *f.startup, grace: *f.grace, drain: *f.drain,
 		plane: f.plane.Settings(), values: f.app.Values(),
 	}
@@ -131,7 +131,6 @@ func (f *flags) settings() (settings, error) {
 		OutputTokens: *f.outputTokens, TokenBytes: *f.tokenBytes,
 		FailureRate: *f.failureRate,
 	}
-	var err error
 	if s.engine.FailureTypes, err = mockengine.ParseFailureTypes(strings.Join(*f.failureTypes, ",")); err != nil {
 		return settings{}, fmt.Errorf("--failure-types: %w", err)
 	}
@@ -163,23 +162,6 @@ func prefixFrom(name string) string {
 func validPrefix(s string) error {
 	if !discovery.ValidName(s) || len(s) > maxPrefix {
 		return fmt.Errorf("is not a worker id prefix: use 1 to %d letters, digits, '-' and '_'", maxPrefix)
-	}
-	return nil
-}
-
-func validNamespace(s string) error {
-	if !discovery.ValidName(s) {
-		return errors.New("is not a namespace: use 1 to 128 letters, digits, '-' and '_'")
-	}
-	return nil
-}
-
-func validNATS(s string) error {
-	for item := range strings.SplitSeq(s, ",") {
-		u, err := url.Parse(strings.TrimSpace(item))
-		if err != nil || u.Host == "" || (u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss") {
-			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222")
-		}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.engine
-	if s.workers != 64 || s.namespace != "default" || s.grace != 5*time.Second || e.Count != 64 || e.MaxNumSeqs != 256 || e.MaxWaitingQueueLength != 1000 ||
+	if s.workers != 64 || s.disco.Namespace != "default" || s.grace != 5*time.Second || e.Count != 64 || e.MaxNumSeqs != 256 || e.MaxWaitingQueueLength != 1000 ||
 		e.OutputTokens != 256 || e.TimeToFirstToken != 20*time.Millisecond || e.InterTokenLatency != 200*time.Millisecond || e.FailureRate != 0 || e.Seed == 0 {
 		t.Errorf("defaults: %+v", s)
 	}

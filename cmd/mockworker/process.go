@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/discovery/etcd"
-	"github.com/laneway-ai/laneway/discovery/nats"
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/responseplane"
@@ -120,11 +118,12 @@ func (p *process) build(ctx context.Context) error {
 
 // start opens the node to frontends and makes the engines known.
 func (p *process) start(ctx context.Context) (err error) {
-	if p.deliverer, err = nats.New(ctx, nats.Config{URL: p.s.natsURL, Namespace: p.s.namespace, Name: p.s.name, Logger: p.log}); err != nil {
+	deadline := p.s.disco.Deadline()
+	if p.deliverer, err = p.s.disco.Deliverer(ctx, deadline, p.s.name, p.log); err != nil {
 		return err
 	}
 	p.onClose(func() { p.deliverer.Close() })
-	if p.registry, err = etcd.New(ctx, etcd.Config{Endpoints: p.s.etcdEndpoints, Namespace: p.s.namespace, Logger: p.log}); err != nil {
+	if p.registry, err = p.s.disco.Registry(ctx, deadline, p.log); err != nil {
 		return err
 	}
 	p.onClose(func() { p.registry.Close() })

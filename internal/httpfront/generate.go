@@ -64,7 +64,6 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	h["X-Laneway-Lane"] = []string{st.Plane() + "/" + strconv.Itoa(st.Lane())}
 	if n := st.Retries(); n > 0 {
 		h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
-		s.metrics.retries.Add(float64(n))
 	}
 	x := exchange{server: s, account: &a, w: w, ctx: ctx, stream: st, head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
 	if req.Stream {

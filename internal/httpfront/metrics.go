@@ -25,7 +25,6 @@ type metrics struct {
 	itl          *prometheus.HistogramVec
 	duration     *prometheus.HistogramVec
 	tokens       *prometheus.CounterVec
-	retries      prometheus.Counter
 
 	models sync.Map // model -> *modelMetrics; only models that a worker serves get in
 }
@@ -41,8 +40,6 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	hist := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help, Buckets: buckets}, []string{"model"})
 	}
-	retries := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "retries_total",
-		Help: "Attempts that failed before the first record and were made again at another worker, of the requests that then got one."}, []string{"reason"})
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "requests_total",
 			Help: "Requests that ended. status is the HTTP status, or the one a failure in mid-stream would have had; 499: the client left."},
@@ -56,10 +53,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		duration: hist("request_duration_seconds", "Request to end, however it ended.", durationBuckets),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "output_tokens_total",
 			Help: "Tokens that workers sent."}, []string{"model"}),
-		retries: retries.WithLabelValues("before_first_record"),
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens, retries} {
+	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
