@@ -289,8 +289,16 @@ func (s *OutStream) Complete(trailer []byte) error {
 	return s.Fail(End{Type: EndComplete, Trailer: trailer})
 }
 
-// Fail ends the stream otherwise. Records and Bytes of the End are filled in.
+// Fail ends the stream otherwise, and flushes.
 func (s *OutStream) Fail(end End) error {
+	err := s.PutEnd(end)
+	s.Flush()
+	return err
+}
+
+// PutEnd ends the stream with any end and wakes nobody: a later Flush sends it, with what the rest of the pass has Put. It
+// needs no window. Records and Bytes of the End are filled in.
+func (s *OutStream) PutEnd(end End) error {
 	if len(end.Trailer) > wire.MaxEndTrailer {
 		return fmt.Errorf("%w: the trailer has %d bytes, at most %d are allowed", ErrRecordTooLarge, len(end.Trailer), wire.MaxEndTrailer)
 	}
@@ -300,11 +308,7 @@ func (s *OutStream) Fail(end End) error {
 		return err
 	}
 	s.appendEnd(end)
-	l := s.lane
 	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeFlush)
-	}
 	return nil
 }
 

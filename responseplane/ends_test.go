@@ -61,6 +61,11 @@ func TestEndsOfAWorker(t *testing.T) {
 		}{
 			{"complete", true, func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0, false},
 			{"complete without a record", false, func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0, false},
+			{"complete, put", true, func(w *responseplane.Writer) error {
+				err := w.PutComplete([]byte("usage"))
+				w.Flush()
+				return err
+			}, nil, 0, false},
 			{"failed", true, func(w *responseplane.Writer) error {
 				return w.Fail(responseplane.Failure{Text: "out of memory", Trailer: []byte("usage")})
 			}, responseplane.ErrFailed, responseplane.CodeInternal, false},

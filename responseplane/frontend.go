@@ -55,17 +55,13 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 // AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
 // not hold or shares no plane with this Frontend. Adding it again replaces its addresses.
 func (f *Frontend) AddPeer(d Descriptor) error {
-	id, err := f.addNode(d)
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	f.nodes[id].manual = true
-	f.mu.Unlock()
-	return nil
+	_, err := f.addNode(d, func(n *nodeEntry) { n.manual = true })
+	return err
 }
 
-func (f *Frontend) addNode(d Descriptor) (NodeID, error) {
+// addNode makes a process known to the mux and has note called on its entry, with the lock held. A RemovePeer at the same
+// time comes before or after it, never between. A process that shares no plane is entered, too; that is the error then.
+func (f *Frontend) addNode(d Descriptor, note func(*nodeEntry)) (NodeID, error) {
 	if err := d.Validate(); err != nil {
 		return NodeID{}, err
 	}
@@ -77,15 +73,28 @@ func (f *Frontend) addNode(d Descriptor) (NodeID, error) {
 	for _, plane := range d.Planes {
 		p.Planes = append(p.Planes, mux.PeerPlane{Plane: plane.Name, Endpoints: plane.Endpoints})
 	}
-	f.mu.Lock()
-	n := f.nodes[id]
-	if n == nil {
-		n = &nodeEntry{}
-		f.nodes[id] = n
+	for {
+		f.mu.Lock()
+		n := f.nodes[id]
+		if n == nil {
+			n = &nodeEntry{}
+			f.nodes[id] = n
+		}
+		n.name = d.Name
+		f.mu.Unlock()
+		err := f.recv.AddPeer(p)
+		var noPlane *mux.NoPlaneError
+		if err != nil && !errors.As(err, &noPlane) {
+			return id, err
+		}
+		f.mu.Lock()
+		if f.nodes[id] == n {
+			note(n)
+			f.mu.Unlock()
+			return id, err
+		}
+		f.mu.Unlock() // removed meanwhile: that came before
 	}
-	n.name = d.Name
-	f.mu.Unlock()
-	return id, f.recv.AddPeer(p)
 }
 
 // RemovePeer forgets a worker process: its open responses end as lost. It waits for the lanes' goroutines.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // Worker is one process's side of the plane: it listens for frontends and turns terms into Writers. Methods may be called
@@ -37,15 +38,21 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 // Listen binds the endpoints of every plane and begins to accept. Call it once; then Descriptor is whole.
 func (w *Worker) Listen(ctx context.Context) error {
 	desc := Descriptor{ID: w.cfg.Identity.ID.String(), Name: w.cfg.Name, WireMin: mux.WireMin, WireMax: mux.WireMax}
+	var bound []transport.Listener
+	served := false
+	defer func() {
+		for _, ln := range bound {
+			if !served { // all planes or none
+				_ = ln.Close()
+			}
+		}
+	}()
 	for _, t := range w.cfg.Transports {
 		ln, err := t.Listen(ctx, w.cfg.BindAddr, w.cfg.ServerEndpoints)
 		if err != nil {
 			return fmt.Errorf("responseplane: listen on plane %s: %w", t.Plane(), err)
 		}
-		if err := w.send.Serve(ln); err != nil {
-			_ = ln.Close()
-			return err
-		}
+		bound = append(bound, ln)
 		plane := discovery.Plane{Name: t.Plane()}
 		for _, a := range ln.Endpoints() {
 			address, err := w.advertised(a)
@@ -59,6 +66,15 @@ func (w *Worker) Listen(ctx context.Context) error {
 	w.mu.Lock()
 	w.desc = desc
 	w.mu.Unlock()
+	served = true
+	for i, ln := range bound {
+		if err := w.send.Serve(ln); err != nil { // closed meanwhile
+			for _, rest := range bound[i:] {
+				_ = rest.Close()
+			}
+			return err
+		}
+	}
 	return nil
 }
 

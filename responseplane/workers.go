@@ -1,12 +1,11 @@
 package responseplane
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // workerEntry is one worker as the router sees it. Each record that a registry puts makes a new one.
@@ -17,7 +16,7 @@ type workerEntry struct {
 	// vanished is until when the worker may still be used although its record has gone, in unix nanoseconds; 0 = its record is there.
 	vanished atomic.Int64
 	gone     atomic.Bool // not in the tables any more
-	holds    bool        // counted in its nodeEntry; guarded by the Frontend's lock
+	holds    *nodeEntry  // the entry that counts it, nil = none; guarded by the Frontend's lock
 }
 
 // workerCounts outlive a record: a worker that is put again in the same process is the same worker.
@@ -55,14 +54,14 @@ func (p *pool) remove(w *workerEntry) {
 
 // putWorker takes a record that is new or has changed.
 func (f *Frontend) putWorker(rec discovery.Worker) error {
-	node, err := f.addNode(rec.Node)
-	var noPlane *mux.NoPlaneError
-	if err != nil && !errors.As(err, &noPlane) {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: true}
+	_, err := f.addNode(rec.Node, func(n *nodeEntry) { f.putLocked(rec, n) })
+	return err // a worker that shares no plane is known, is not routed to, and its error is said
+}
+
+// putLocked enters a worker of a process. The lock is held.
+func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry) {
+	node, _ := transport.ParseNodeID(rec.Node.ID) // addNode has checked it
+	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: n}
 	if old := f.workers[rec.ID]; old != nil {
 		if old.node == node {
 			w.workerCounts = old.workerCounts
@@ -78,8 +77,7 @@ func (f *Frontend) putWorker(rec discovery.Worker) error {
 		}
 		p.add(w)
 	}
-	f.nodes[node].workers++
-	return err // a worker that shares no plane is known, is not routed to, and its error is said
+	n.workers++
 }
 
 // dropWorker takes note that a worker's record has gone. From then on the worker is the last choice, and none at all once its
@@ -106,11 +104,11 @@ func (f *Frontend) dropWorker(id string) {
 
 // releaseLocked says that a worker's record no longer names its process, and whether none does. The lock is held.
 func (f *Frontend) releaseLocked(w *workerEntry) (last bool) {
-	n := f.nodes[w.node]
-	if !w.holds || n == nil {
+	n := w.holds
+	if n == nil {
 		return false
 	}
-	w.holds = false
+	w.holds = nil
 	if n.workers--; n.workers > 0 {
 		return false
 	}

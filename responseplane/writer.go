@@ -50,6 +50,18 @@ func (w *Writer) Err() error { return w.wrap(w.out.Err()) }
 // Complete ends the response: all records were written. The trailer, at most 16 KiB, reaches Response.Trailer.
 func (w *Writer) Complete(trailer []byte) error { return w.wrap(w.out.Complete(trailer)) }
 
+// PutComplete is Complete without the flush: in an engine's pass the end travels in the pass's one write. A later Flush, of
+// this Writer or of the Worker, sends it.
+func (w *Writer) PutComplete(trailer []byte) error {
+	return w.wrap(w.out.PutEnd(mux.End{Type: mux.EndComplete, Trailer: trailer}))
+}
+
+// Stopped ends the response as the consumer's Stop asked, with its output cut short: Response ends with ErrCanceled there.
+// A worker that finishes its last output after Stop uses Complete.
+func (w *Writer) Stopped(trailer []byte) error {
+	return w.wrap(w.out.Fail(mux.End{Type: mux.EndStopped, Trailer: trailer}))
+}
+
 // Fail ends the response with an error that the caller sees.
 func (w *Writer) Fail(f Failure) error {
 	if f.Code == CodeNone {

@@ -15,7 +15,7 @@ func (w *sink) TryPut(rec []byte) error          { w.bytes += len(rec); return n
 func (w *sink) OnWritable(func())                {}
 func (w *sink) Err() error                       { return nil }
 func (w *sink) Stopping() bool                   { return false }
-func (w *sink) Complete([]byte) error            { return nil }
+func (w *sink) PutComplete([]byte) error         { return nil }
 func (w *sink) Fail(responseplane.Failure) error { return nil }
 
 // benchLoop is a loop with n decoding requests that never end, which a test steps itself.

@@ -188,7 +188,7 @@ func (l *loop) injected(s *seq) bool {
 
 func (l *loop) complete(s *seq, reason string, tokens int) {
 	l.buf = mockproto.Trailer{FinishReason: reason, PromptTokens: s.prompt, CompletionTokens: tokens}.Append(l.buf[:0])
-	if err := s.w.Complete(l.buf); err != nil {
+	if err := s.w.PutComplete(l.buf); err != nil {
 		l.cancelled(s) // the other side was faster
 		return
 	}

@@ -111,7 +111,7 @@ func (w *script) kill() { w.err.Store(&errKilled) }
 
 func (w *script) Stopping() bool { return w.stop.Load() }
 
-func (w *script) Complete(trailer []byte) error {
+func (w *script) PutComplete(trailer []byte) error {
 	w.finish(slices.Clone(trailer), nil)
 	return nil
 }

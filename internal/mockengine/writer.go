@@ -13,7 +13,7 @@ type Writer interface {
 	// Stopping says whether the response is to end early.
 	Stopping() bool
 	// Complete and Fail end the response.
-	Complete(trailer []byte) error
+	PutComplete(trailer []byte) error
 	Fail(f responseplane.Failure) error
 }
 

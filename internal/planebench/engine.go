@@ -141,7 +141,7 @@ func (e *engine) pass() int {
 	for i, j := range e.finished {
 		var made [4]byte
 		binary.BigEndian.PutUint32(made[:], j.next)
-		_ = j.w.Complete(made[:]) // it fails only where the consumer has gone, who counts it
+		_ = j.w.PutComplete(made[:]) // it fails only where the consumer has gone, who counts it
 		e.finished[i] = nil
 		put++
 	}
