@@ -44,6 +44,18 @@ func (s planeStream) NextBatch(ctx context.Context) ([][]byte, error) {
 	return recs, err
 }
 
+// OnRecords implements httpfront.SinkStream.
+func (s planeStream) OnRecords(sink func([][]byte, error) bool) {
+	s.Response.OnRecords(func(recs [][]byte, err error) bool {
+		if err != nil {
+			err = endError(err)
+		}
+		return sink(recs, err)
+	})
+}
+
+var _ httpfront.SinkStream = planeStream{}
+
 // NodeName is the worker process's name, or its identity when it has none.
 func (s planeStream) NodeName() string {
 	if n := s.Response.NodeName(); n != "" {

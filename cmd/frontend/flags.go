@@ -7,6 +7,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
+	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 )
@@ -27,6 +28,7 @@ type flags struct {
 	drainGrace, drainTimeout  *time.Duration
 
 	router, onDisconnect, overloadStatus *string
+	outPath                              *string
 	maxOpen, retryLimit                  *int
 	maxBuffered                          *int64
 	firstToken, inactivity, sseKeepAlive *time.Duration
@@ -57,6 +59,8 @@ func declare(app *cli.App) *flags {
 	f.overloadStatus = g.Enum("overload-status", "429", []string{"429", "503", "529"}, "HTTP status of a request that is turned away because too much is going on")
 	f.sseKeepAlive = g.Duration("sse-keepalive", 15*time.Second, cli.Range(10*time.Millisecond, time.Hour).OrZero("never"), "after so much silence a stream gets a comment line, so that proxies keep it open")
 
+	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), []string{string(httpfront.OutAuto), string(httpfront.OutPull)}, "who writes a stream's tokens to its client: auto has the lane that brings them do it where the client takes them at once, and wakes nobody; pull always wakes the request's goroutine")
+
 	f.plane = planeflags.Register(app, planeflags.Options{})
 	return f
 }
@@ -69,7 +73,7 @@ func routers() []string {
 type settings struct {
 	name, httpAddr, adminAddr            string
 	drainGrace, drainTimeout             time.Duration
-	router                               string
+	router, outPath                      string
 	stopOnDisconnect                     bool
 	overloadStatus, maxOpen, retryLimit  int
 	maxBuffered                          int64
@@ -88,7 +92,7 @@ func (f *flags) settings() (settings, error) {
 	s := settings{
 		name: *f.name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, disco: disco, requestTimeout: *f.requestTimeout,
 		drainGrace: *f.drainGrace, drainTimeout: *f.drainTimeout,
-		router: *f.router, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
+		router: *f.router, outPath: *f.outPath, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
 		maxOpen: *f.maxOpen, retryLimit: *f.retryLimit, maxBuffered: *f.maxBuffered,
 		firstToken: *f.firstToken, inactivity: *f.inactivity, sseKeepAlive: *f.sseKeepAlive,
 		plane: f.plane.Settings(), values: f.app.Values(),

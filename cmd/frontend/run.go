@@ -119,6 +119,7 @@ func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Regis
 		FirstTokenTimeout: s.firstToken, InactivityTimeout: s.inactivity,
 		StopOnDisconnect: s.stopOnDisconnect,
 		OverloadStatus:   s.overloadStatus,
+		OutPath:          httpfront.OutPath(s.outPath),
 	}
 	if c.KeepAlive == 0 {
 		c.KeepAlive = -1

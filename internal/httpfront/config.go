@@ -31,6 +31,8 @@ type Config struct {
 	// StopGrace (default 5 s). Otherwise, and always before the first record, the response is killed.
 	StopOnDisconnect bool
 	StopGrace        time.Duration
+	// OutPath says who writes the events of a stream, default OutAuto.
+	OutPath OutPath
 	// OverloadStatus is the status of "too many requests": 429 (default), 503 or 529.
 	OverloadStatus int
 }
@@ -59,6 +61,11 @@ func (c Config) Validate() error {
 			bad("%s is %v, expected 0 (the default) or more", d.name, d.value)
 		}
 	}
+	switch c.OutPath {
+	case "", OutAuto, OutPull:
+	default:
+		bad("OutPath is %q, expected %q or %q", c.OutPath, OutAuto, OutPull)
+	}
 	switch c.OverloadStatus {
 	case 0, 429, 503, 529:
 	default:
@@ -85,6 +92,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OverloadStatus == 0 {
 		c.OverloadStatus = 429
+	}
+	if c.OutPath == "" {
+		c.OutPath = OutAuto
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -13,8 +13,8 @@ func (x *exchange) serveEvents(includeUsage bool) {
 	h["Content-Type"] = sseType
 	h["Cache-Control"] = noCache
 	h["X-Accel-Buffering"] = no
-	chunks := openai.NewChunks(x.head, includeUsage)
-	out := newOutput(x.w, s.cfg.WriteTimeout)
+	x.chunks = openai.NewChunks(x.head, includeUsage)
+	x.out = s.newOutput(x.w)
 
 	ctx := x.ctx
 	wait := s.keeper.watch(x.ctx, time.Now())
@@ -22,10 +22,19 @@ func (x *exchange) serveEvents(includeUsage bool) {
 		defer wait.leave()
 		ctx = wait
 	}
+	x.wait = wait
+	if sinks, ok := x.stream.(SinkStream); ok && x.conn != nil {
+		x.feed = newInline(x, sinks, x.conn)
+	}
+	chunks, out := &x.chunks, &x.out // the sink's while x.feed.next waits
 	begun := false
 	for {
-		recs, err := x.stream.NextBatch(ctx)
+		recs, err := x.feed.next(ctx)
 		now := time.Now()
+		if err == errUnwritten {
+			x.abandon()
+			return
+		}
 		if err != nil && len(recs) == 0 && wait != nil && wait.again() {
 			if out.keepAlive(now) != nil {
 				x.abandon()
@@ -35,6 +44,7 @@ func (x *exchange) serveEvents(includeUsage bool) {
 			continue
 		}
 		x.account.took(len(recs), now)
+		s.metrics.pulled.Inc()
 		buf := getBuffer()
 		if !begun {
 			begun = true

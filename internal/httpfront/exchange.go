@@ -8,9 +8,11 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/internal/openai"
+	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
-// exchange is one response on its way from a Stream to a client. It belongs to the request's goroutine.
+// exchange is one response on its way from a Stream to a client. It belongs to the request's goroutine, and to
+// its stream's sink as inline says.
 type exchange struct {
 	server  *Server
 	account *account
@@ -18,6 +20,13 @@ type exchange struct {
 	ctx     context.Context // the request's: it ends when the client leaves
 	stream  Stream
 	head    openai.Header
+	feed    feed
+	conn    *outpath.Conn // nil when a sink must not write to it
+
+	// Of a stream of events; they are the sink's while feed.next waits.
+	chunks openai.Chunks
+	out    output
+	wait   *waiter // nil without keep-alive
 }
 
 // finished reads what a complete response's end carried.
@@ -63,11 +72,12 @@ func (x *exchange) abandon() {
 		x.stream.Kill()
 		return
 	}
+	x.feed.quiet()
 	x.stream.Stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), s.cfg.StopGrace)
 	defer cancel()
 	for { // the last output is nobody's, but its tokens were made and count
-		recs, err := x.stream.NextBatch(ctx)
+		recs, err := x.feed.next(ctx)
 		x.account.took(len(recs), time.Now())
 		if err != nil {
 			return
@@ -82,7 +92,7 @@ func (x *exchange) serveReply() {
 	defer func() { putBuffer(buf) }()
 	*buf = openai.AppendReplyStart(*buf, x.head)
 	for {
-		recs, err := x.stream.NextBatch(x.ctx)
+		recs, err := x.feed.next(x.ctx)
 		if len(recs) > 0 {
 			x.account.took(len(recs), time.Now())
 			for _, rec := range recs {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/internal/openai"
+	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
 // generate serves one request for tokens, from its body to its end.
@@ -65,7 +66,11 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	if n := st.Retries(); n > 0 {
 		h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
 	}
-	x := exchange{server: s, account: &a, w: w, ctx: ctx, stream: st, head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
+	x := exchange{server: s, account: &a, w: w, ctx: ctx, stream: st, feed: pulled{st},
+		head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
+	if s.cfg.OutPath != OutPull && r.ProtoMajor == 1 { // on HTTP/2 a write waits for the client's flow control
+		x.conn = outpath.From(ctx)
+	}
 	if req.Stream {
 		x.serveEvents(req.IncludeUsage)
 	} else {

@@ -25,6 +25,9 @@ type metrics struct {
 	itl          *prometheus.HistogramVec
 	duration     *prometheus.HistogramVec
 	tokens       *prometheus.CounterVec
+	slow         prometheus.Counter
+	inline       prometheus.Counter // of writes
+	pulled       prometheus.Counter
 
 	models sync.Map // model -> *modelMetrics; only models that a worker serves get in
 }
@@ -54,8 +57,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "output_tokens_total",
 			Help: "Tokens that workers sent."}, []string{"model"}),
 	}
+	m.slow = prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "slow_clients_total",
+		Help: "Clients that were cut because they took no bytes for the write timeout. They count as disconnected too."})
+	writes := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "event_writes_total",
+		Help: "Writes of events to clients: inline by the goroutine that brought them, or pull by the request's own."}, []string{"path"})
+	m.inline, m.pulled = writes.WithLabelValues("inline"), writes.WithLabelValues("pull")
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens} {
+	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens, m.slow, writes} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)

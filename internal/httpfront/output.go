@@ -1,10 +1,15 @@
 package httpfront
 
 import (
+	"errors"
 	"net/http"
+	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/laneway-ai/laneway/internal/openai"
+	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
 // output writes to a client under a deadline that rolls: it is set again when a write comes a while after it was set, not for each write.
@@ -14,21 +19,50 @@ type output struct {
 	rc      *http.ResponseController
 	timeout time.Duration
 	armed   time.Time
+	slow    prometheus.Counter // clients that took no bytes until a deadline
+	counted bool
 }
 
-func newOutput(w http.ResponseWriter, timeout time.Duration) output {
-	o := output{w: w, rc: http.NewResponseController(w), timeout: timeout}
+func (s *Server) newOutput(w http.ResponseWriter) output {
+	o := output{w: w, rc: http.NewResponseController(w), timeout: s.cfg.WriteTimeout, slow: s.metrics.slow}
 	o.flusher, _ = w.(interface{ FlushError() error })
 	return o
 }
 
 func (o *output) write(p []byte, now time.Time) error {
+	o.arm(now)
+	_, err := o.w.Write(p)
+	return o.result(err)
+}
+
+func (o *output) arm(now time.Time) {
 	if now.Sub(o.armed) > min(o.timeout/4, time.Second) {
 		o.armed = now
 		_ = o.rc.SetWriteDeadline(now.Add(o.timeout)) // not supported: then there is none
 	}
-	_, err := o.w.Write(p)
+}
+
+// result counts a client that was too slow, once.
+func (o *output) result(err error) error {
+	if err != nil && !o.counted && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, outpath.ErrFull)) {
+		o.counted = true
+		o.slow.Inc()
+	}
 	return err
+}
+
+// inline writes and flushes on a connection that does not wait; it needs no deadline.
+func (o *output) inline(p []byte) error {
+	if _, err := o.w.Write(p); err != nil {
+		return o.result(err)
+	}
+	return o.flush()
+}
+
+// settle sends what inline writes have left with the connection.
+func (o *output) settle(c *outpath.Conn, now time.Time) error {
+	o.arm(now)
+	return o.result(c.Settle())
 }
 
 // writeAll writes in pieces, so that a large p has as many deadlines.
@@ -45,9 +79,9 @@ func (o *output) writeAll(p []byte) error {
 
 func (o *output) flush() error {
 	if o.flusher != nil {
-		return o.flusher.FlushError()
+		return o.result(o.flusher.FlushError())
 	}
-	return o.rc.Flush()
+	return o.result(o.rc.Flush())
 }
 
 func (o *output) keepAlive(now time.Time) error {

@@ -88,7 +88,7 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	out := newOutput(w, s.cfg.WriteTimeout)
+	out := s.newOutput(w)
 	_ = out.writeAll(body)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/openai"
+	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
 // Limits that are not worth a setting.
@@ -66,6 +67,7 @@ func New(cfg Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       outpath.ConnContext,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // a peer's doing: TLS to a plain port, resets
 	}
@@ -74,10 +76,18 @@ func New(cfg Config) (*Server, error) {
 
 // Serve answers on l until Drain or Close; it then returns nil. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(s.wrap(l)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// wrap has l's connections written to as OutPath says.
+func (s *Server) wrap(l net.Listener) net.Listener {
+	if s.cfg.OutPath == OutPull {
+		return l
+	}
+	return outpath.Listen(l)
 }
 
 // Ready is nil when a request would be served.

@@ -1,0 +1,46 @@
+package httpfront
+
+import (
+	"context"
+	"errors"
+)
+
+// OutPath says who writes the events of a stream.
+type OutPath string
+
+const (
+	// OutAuto has the goroutine that brings the records write them where that can be done without waiting: over HTTP/1 (with and without
+	// TLS), for streams that are a SinkStream, to clients that take their bytes. Everything else is pulled.
+	OutAuto OutPath = "auto"
+	// OutPull wakes the request's goroutine for the records.
+	OutPull OutPath = "pull"
+)
+
+// SinkStream is a Stream that can give its records away as they come, without waking a goroutine for them.
+type SinkStream interface {
+	Stream
+	// OnRecords sets the sink. It is called with all records that are ready, in order, never twice at a time; they are valid during
+	// the call. The last call has the end in err (io.EOF for a complete response). When it returns false ("not now"), its records stay,
+	// and NextBatch gives them and all later ones until it finds nothing.
+	//
+	// With a sink NextBatch does not wait, except for a call of the sink that is under way: no records and no error say that the sink has
+	// the stream again. Records that are there when OnRecords is called are NextBatch's.
+	OnRecords(sink func(records [][]byte, err error) bool)
+}
+
+// errUnwritten is a feed's error when a write to the client failed.
+var errUnwritten = errors.New("httpfront: the client could not be written to")
+
+// feed is where an exchange's goroutine has its records from. Its next is like Stream.NextBatch, except that records may also have been
+// written without it: it then returns what is left to do.
+type feed interface {
+	next(ctx context.Context) ([][]byte, error)
+	// quiet has all further records come through next: nobody is there to write them to.
+	quiet()
+}
+
+// pulled is the feed that wakes the goroutine for every record.
+type pulled struct{ Stream }
+
+func (p pulled) next(ctx context.Context) ([][]byte, error) { return p.NextBatch(ctx) }
+func (pulled) quiet()                                       {}
