@@ -1,6 +1,7 @@
 package mux
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -102,6 +103,10 @@ var hostileFrontCases = []struct {
 	{name: "a kind that is skipped, with 1 MiB", live: true, bytes: func(hostileFront) []byte {
 		return append(header(0xd0, 1<<20, 5), make([]byte, 1<<20)...)
 	}},
+	{name: "CLAIM from a frontend", bytes: func(hostileFront) []byte { return wire.AppendClaim(nil, [16]byte{1}) }},
+	{name: "GRANT that is too short", bytes: func(hostileFront) []byte { return append(header(wire.Grant, 17, 0), make([]byte, 17)...) }},
+	{name: "GRANT with a slot", bytes: func(h hostileFront) []byte { return append(header(wire.Grant, 18, h.terms.Slot), make([]byte, 18)...) }},
+	{name: "GRANT that nobody asked for", drop: dropStale, bytes: func(hostileFront) []byte { return wire.AppendGrant(nil, [16]byte{1}, wire.Granted, []byte("no terms")) }},
 	{name: "GOAWAY draining", live: true, bytes: func(hostileFront) []byte { return wire.AppendGoAway(nil, wire.AwayDraining, "later") }},
 }
 
@@ -260,6 +265,7 @@ func TestEarlyEntriesAreBounded(t *testing.T) {
 	if n := f.send.Stats().RecordsDropped[dropOverrun]; n != 65536/2-maxEarly/2 {
 		t.Errorf("%d STOPs were dropped, expected %d", n, 65536/2-maxEarly/2)
 	}
+	waitFor(t, "an END for each other RESUME", func() bool { return l.count(wire.End) >= 65536/2-maxEarly/2 }) // PONG overtook some
 	if n := l.count(wire.End); n != 65536/2-maxEarly/2 {
 		t.Errorf("%d RESUMEs were answered by END, expected %d", n, 65536/2-maxEarly/2)
 	}
@@ -281,4 +287,34 @@ func TestKillOfEverySlot(t *testing.T) {
 		k.mu.Unlock()
 		return n == 0
 	})
+}
+
+// CONSUMED counts only on the lane that the stream is on; a STOP that comes before its request is remembered.
+func TestRecordsOfOtherLanesAndBeforeTheRequest(t *testing.T) {
+	f := newRawFront(t, Config{GapMax: -1}, memory.Config{})
+	lane, other := f.lane(t), f.lane(t)
+	terms := f.terms(lane, 1)
+	out := f.attach(t, terms)
+	if err := out.TrySend(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	lane.await(t, "the record", ofKind(wire.Data))
+	other.send(t, wire.AppendConsumed(nil, terms.Slot, 132))
+	if !other.alive(t) || f.send.Stats().RecordsDropped[dropStale] != 1 || f.send.Stats().ReplayBytes != 132 {
+		t.Errorf("CONSUMED of another lane: %v, %d bytes are kept", f.send.Stats().RecordsDropped, f.send.Stats().ReplayBytes)
+	}
+	early := f.terms(lane, 2)
+	other.send(t, wire.AppendNumber(nil, wire.Stop, early.Slot, early.Number))
+	if !other.alive(t) {
+		t.Fatal("the lane died")
+	}
+	if s := f.attach(t, early); !s.Stopping() {
+		t.Error("a STOP before the request is forgotten")
+	}
+	killed := f.terms(lane, 3)
+	lane.send(t, wire.AppendNumber(nil, wire.Kill, killed.Slot, killed.Number))
+	lane.await(t, "END", endOf(killed.Number))
+	if _, err := f.send.Attach(wire.AppendTerms(nil, &killed)); !errors.Is(err, ErrStaleTerms) {
+		t.Errorf("a KILL before the request is forgotten: %v", err)
+	}
 }

@@ -114,6 +114,11 @@ var hostileWorkerCases = []struct {
 	{name: "empty fragments without end", live: true, bytes: func(h hostileWorker) []byte {
 		return bytes.Repeat(data(wire.DataMore, h.terms.Slot, nil), 20_000)
 	}},
+	{name: "GRANT from a worker", bytes: func(hostileWorker) []byte { return wire.AppendGrant(nil, [16]byte{1}, wire.GrantBusy, nil) }},
+	{name: "CLAIM that is too short", bytes: func(hostileWorker) []byte { return append(header(wire.Claim, 15, 0), make([]byte, 15)...) }},
+	{name: "CLAIMs of ids that nobody waits for", live: true, bytes: func(hostileWorker) []byte {
+		return bytes.Repeat(wire.AppendClaim(nil, [16]byte{1}), 10_000)
+	}},
 	{name: "PONGs that nobody asked for", live: true, bytes: func(hostileWorker) []byte {
 		return append(wire.AppendPing(nil, wire.Pong, 0), wire.AppendPing(nil, wire.Pong, math.MaxUint64)...)
 	}},
