@@ -10,9 +10,9 @@ import (
 // TestStreamsSurviveDeathsOfLanes: a lane dies every 50 ms, on either side, on every plane; every record arrives once and in
 // order, every end is complete, and the application does nothing for it.
 func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
-	streams, records := 1000, 256
-	if underRace {
-		streams, records = 150, 128
+	streams, records, pace := 1000, 256, 50*time.Millisecond
+	if underRace { // a handshake takes longer than 50 ms then
+		streams, records, pace = 100, 64, 250*time.Millisecond
 	}
 	for _, plane := range allPlanes {
 		t.Run("plane="+plane, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 			kills := 0
 			killer.Go(func() {
 				r := rand.New(rand.NewPCG(1, 2))
-				every := time.NewTicker(50 * time.Millisecond)
+				every := time.NewTicker(pace)
 				defer every.Stop()
 				for {
 					select {

@@ -1,10 +1,13 @@
 package mux
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,16 +22,19 @@ func TestWindowsRecordsAndStreams(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	planes := []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneQUIC}
 	if underRace {
-		planes = planes[:2]
+		planes = planes[:1]
 	}
 	for _, plane := range planes {
 		for _, window := range []int{4 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20} {
+			if underRace && (window == 16<<10 || window == 1<<20) {
+				continue
+			}
 			start := time.Now()
 			p, _, _ := newPlanePair(t, plane, pairConfig{
 				recv: Config{Window: window, MaxBuffered: 1 << 40}, send: Config{MaxReplay: 1 << 40}})
 			most := min(2<<20, 32*window) // bytes of a case, so that the table stays quick
 			if underRace {
-				most /= 4
+				most /= 8
 			}
 			half := window/2 - wire.HeaderSize
 			for _, size := range []int{24, window / 16, half, half + 1, window, 3*window + 7} {
@@ -49,6 +55,17 @@ func TestWindowsRecordsAndStreams(t *testing.T) {
 	}
 }
 
+// largeRecord is makeRecord, quick for megabytes; checkRecord knows it. size is all of it.
+func largeRecord(b []byte, id uint64, i, size int) []byte {
+	b = binary.BigEndian.AppendUint64(b[:0], id)
+	b = binary.BigEndian.AppendUint64(b, uint64(i))
+	b = slices.Grow(b, size)[:size-4]
+	for k := 16; k < len(b); k += 64 {
+		b[k] = byte(uint64(k)/64 + id + uint64(i))
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
 // sized runs streams at once whose records all have one size; a consumer takes one record after the other.
 func sized(t *testing.T, p *pair, name string, streams, records, size int) {
 	var wg sync.WaitGroup
@@ -59,7 +76,7 @@ func sized(t *testing.T, p *pair, name string, streams, records, size int) {
 		wg.Go(func() {
 			var rec []byte
 			for i := range records {
-				rec = makeRecord(rec, id, i, size-4)
+				rec = largeRecord(rec, id, i, size)
 				if err := putEither(t, out, rec, i); err != nil {
 					t.Errorf("%s: stream %d: record %d: %v", name, id, i, err)
 					return
