@@ -192,6 +192,11 @@ func (p *process) leave() {
 	if err := each(p.services, func(s discovery.Service) error { return s.Drain(ctx) }); err != nil {
 		p.log.Warn("requests may have been left undelivered", "error", err)
 	}
+	// Frontends hear on their lanes at once that nothing more is taken here; the wait is for what is open.
+	planeCtx, stopWaiting := context.WithCancel(context.Background())
+	defer stopWaiting()
+	ended := make(chan error, 1)
+	go func() { ended <- p.worker.Drain(planeCtx) }() // joined below
 	if err := each(p.engines, func(e *mockengine.Engine) error { return e.Drain(ctx) }); err != nil {
 		running, waiting := p.load()
 		p.log.Warn("--drain-timeout is over, open responses end as failed", "running", running, "waiting", waiting, "drain_timeout", p.s.drain)
@@ -199,9 +204,9 @@ func (p *process) leave() {
 	for _, e := range p.engines {
 		e.Close()
 	}
-	ackCtx, cancelAck := context.WithTimeout(context.Background(), ackTimeout)
-	defer cancelAck()
-	if err := p.worker.Drain(ackCtx); err != nil {
+	limit := time.AfterFunc(ackTimeout, stopWaiting)
+	defer limit.Stop()
+	if err := <-ended; err != nil {
 		p.log.Warn("some ends were not acknowledged", "error", err)
 	}
 	p.log.Info("drained", "took", time.Since(began).Round(time.Millisecond))

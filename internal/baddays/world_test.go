@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
 )
@@ -174,4 +177,19 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
+}
+
+// putter writes keys into etcd past the registry.
+func (w *world) putter(t *testing.T) func(key, value string) {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: w.etcd.Endpoints(), DialTimeout: patience, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return func(key, value string) {
+		if _, err := c.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
