@@ -94,12 +94,13 @@ func (n *inLane) unknown(h wire.Header, body []byte) error {
 // batchDone implements recordHandler: everything that the read has brought is delivered, one wake or sink call a stream;
 // then an owed CONSUMED goes out if it has waited long enough.
 func (n *inLane) batchDone(l *lane) {
+	now := l.lastRecv.Load()
 	for i, s := range n.touched {
-		s.deliver()
+		now = s.deliver(now)
 		n.touched[i] = nil
 	}
 	n.touched = n.touched[:0]
-	l.flushDue(l.node.now())
+	l.flushDue(now)
 }
 
 // violated implements recordHandler: laneDown ends the lane's streams.

@@ -232,7 +232,7 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 	})
 	k.mu.Unlock()
 	for _, s := range ended {
-		s.deliver()
+		s.deliver(k.now())
 	}
 	for _, to := range touched {
 		to.flush(writeUrgent) // cheap for a lane that was flushed already
@@ -340,7 +340,7 @@ func (k *inLink) lose(why string) {
 		l.die(deathClosed, errLaneClosed)
 	}
 	for _, s := range ended {
-		s.deliver()
+		s.deliver(k.now())
 	}
 }
 
@@ -373,7 +373,7 @@ func (k *inLink) checkTimes(now int64, late time.Duration) {
 		l.flush(writeUrgent)
 	}
 	for _, s := range ended {
-		s.deliver()
+		s.deliver(k.now())
 	}
 }
 

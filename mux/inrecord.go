@@ -96,7 +96,9 @@ func (s *InStream) ended(l *lane, body []byte) (free bool, err error) {
 
 // deliver tells the consumer, once after a read, what the read has brought: by its sink, or by a wake. It runs on the
 // lane's reader.
-func (s *InStream) deliver() {
+//
+// now is the node's time, and what it returns is its time afterwards: the clock is read once a sink call.
+func (s *InStream) deliver(now int64) int64 {
 	s.mu.Lock()
 	s.touched = false
 	if l := s.credit(); l != nil { // fragments count when they are assembled, not when the record is taken
@@ -111,31 +113,31 @@ func (s *InStream) deliver() {
 			s.mu.Unlock()
 			s.link.stats.wakes.Add(1)
 			signal(wake)
-			return
+			return now
 		}
 		s.mu.Unlock()
-		return
+		return now
 	}
 	if s.inSink || s.told || s.readyN == 0 && s.end == nil {
 		s.mu.Unlock() // a call that is under way looks again for an end
-		return
+		return now
 	}
 	for again := true; again; {
-		again = s.callSink()
+		now, again = s.callSink(now)
 	}
+	return now
 }
 
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
-func (s *InStream) callSink() (again bool) {
+func (s *InStream) callSink(start int64) (now int64, again bool) {
 	s.sinkViews = view(s.sinkViews[:0], s.ready)
 	sink, views, end := s.sink, s.sinkViews, s.end
 	s.inSink, s.told = true, end != nil
 	s.mu.Unlock()
 
-	start := s.link.now()
 	took := sink(views, end)
-	if s.link.now()-start > int64(slowSink) {
+	if now = s.link.now(); now-start > int64(slowSink) {
 		s.link.stats.sinkSlow.Add(1)
 	}
 	s.link.stats.sinkCalls.Add(1)
@@ -146,7 +148,7 @@ func (s *InStream) callSink() (again bool) {
 	if !took && !s.closed {
 		s.pulled = true
 		s.mu.Unlock()
-		return false
+		return now, false
 	}
 	if cap(s.ready) > shrinkAbove {
 		s.ready = nil
@@ -164,5 +166,5 @@ func (s *InStream) callSink() (again bool) {
 	if again {
 		s.mu.Lock()
 	}
-	return again
+	return now, again
 }

@@ -91,9 +91,11 @@ type InStream struct {
 	next     int // Next's place in views
 	assembly []byte
 
-	waiting bool
-	wake    chan struct{} // capacity 1, made by the first wait
-	touched bool          // on the reader's list of this read
+	waiting   bool
+	wake      chan struct{}   // capacity 1, made by the first wait
+	watched   <-chan struct{} // Done of the context that the consumer waits with
+	stopWatch func() bool
+	touched   bool // on the reader's list of this read
 
 	sink      Sink
 	sinkViews [][]byte
@@ -184,6 +186,7 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 				err = &EndError{End: closedByConsumer}
 			}
 			s.uncharge()
+			s.unwatch()
 			s.mu.Unlock()
 			return nil, err
 		}
@@ -226,16 +229,40 @@ func (s *InStream) await(ctx context.Context) error {
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
 	}
+	s.watch(ctx)
+	if err := ctx.Err(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
 	s.waiting = true
 	s.mu.Unlock()
-	select {
-	case <-s.wake:
-		return nil
-	case <-ctx.Done():
-		s.mu.Lock()
-		s.waiting = false
-		s.mu.Unlock()
-		return ctx.Err()
+	<-s.wake
+	return nil
+}
+
+// watch has the end of ctx wake the stream's consumer. It is set once for a context, so that a wait is a receive from one
+// channel: a select costs a third of all that pulling costs. The lock is held.
+func (s *InStream) watch(ctx context.Context) {
+	done := ctx.Done()
+	if done == s.watched {
+		return
+	}
+	s.unwatch()
+	if done != nil {
+		s.watched = done
+		s.stopWatch = context.AfterFunc(ctx, func() {
+			s.mu.Lock()
+			s.rouse()
+			s.mu.Unlock()
+		})
+	}
+}
+
+// unwatch forgets the context. The lock is held.
+func (s *InStream) unwatch() {
+	if s.stopWatch != nil {
+		s.stopWatch()
+		s.watched, s.stopWatch = nil, nil
 	}
 }
 
@@ -395,6 +422,7 @@ func (s *InStream) Close() error {
 	s.Kill(closedByConsumer)
 	s.mu.Lock()
 	s.closed = true
+	s.unwatch()
 	s.drop()
 	s.mu.Unlock()
 	return nil

@@ -253,6 +253,7 @@ func (p *peer) keep(k *inLink, first *lane) {
 		wg.Go(func() { k.runLane(i, up) })
 	}
 	wg.Wait()
+	k.lose("the peer was removed") // the lanes may have seen that before the AfterFunc, and then it does not run any more
 }
 
 // runLane is the life of one lane position: read while it is up, then dial again, until the link is lost.
@@ -262,6 +263,9 @@ func (k *inLink) runLane(index int, l *lane) {
 			attempt = 0
 			k.read(l)
 			l = nil
+		}
+		if k.recv.isClosing() {
+			k.lose("the frontend closes")
 		}
 		if k.isLost() {
 			return

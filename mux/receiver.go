@@ -156,6 +156,12 @@ func (r *Receiver) RemovePeer(id transport.NodeID) {
 	}
 }
 
+func (r *Receiver) isClosing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closing
+}
+
 func (r *Receiver) peer(id transport.NodeID) *peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
