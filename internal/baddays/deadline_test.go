@@ -76,13 +76,14 @@ func TestSilentWorker(t *testing.T) {
 		t.Error("avoided for too long")
 	}
 	allWhole(t, "requests", all)
-	if n := f.retries(t)["first_record_timeout"]; n != 1 {
+	met := f.retries(t)["first_record_timeout"] // more than once only when 10 requests took longer than it is avoided
+	if met < 1 || len(f.retries(t)) != 1 {
 		t.Errorf("retries: %v", f.retries(t))
 	}
 	f.quiet(t)
 	good.quiet(t)
 	silent.quiet(t)
-	if fe, wo := w.ends(t, f.admin), w.ends(t, silent.admin); fe["deadline"] != 1 || givenUp(wo) != 1 {
+	if fe, wo := w.ends(t, f.admin), w.ends(t, silent.admin); fe["deadline"] != met || givenUp(wo) != met {
 		t.Errorf("ends at the frontend %v, at the silent worker %v", fe, wo)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func heldFor(t *testing.T) time.Duration {
 	s := os.Getenv("LANEWAY_DRAIN_FOR")
 	if s == "" {
-		return 6 * time.Second
+		return 8 * time.Second
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {

@@ -97,6 +97,11 @@ func TestNATSRestarts(t *testing.T) {
 		t.Errorf("without NATS: %v", o)
 	}
 	t.Logf("without NATS a request fails after %v: %s", o.took, o.text)
+	for _, k := range f.view(t).List {
+		if k.Avoided {
+			t.Errorf("worker %s is avoided because NATS is away", k.ID)
+		}
+	}
 	time.Sleep(time.Second)
 	if err := w.nats.Restart(context.Background()); err != nil {
 		t.Fatal(err)
