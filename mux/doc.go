@@ -5,7 +5,7 @@
 //
 //	OutStream.TryPut   append to the stream's ring (outstream.go, ring.go); the stream stands in its lane's list (queue.go)
 //	Sender.Flush       wakes each lane that has something (lane.go)
-//	lane.gather        takes the lists, urgent before bulk, into one batch (lane.go); one write
+//	lane.gather        takes the lists, urgent before bulk, into one batch (batch.go); one write
 //	== transport ==
 //	lane.read          one read, its records decoded and handled (reader.go)
 //	InStream.append    into the stream's buffer (instream.go); one wake, or one sink call, per stream and read
