@@ -23,6 +23,7 @@ type inline struct {
 	stream SinkStream
 	conn   *outpath.Conn
 	wake   chan struct{} // capacity 1: there is something to do for next
+	begun  bool          // next has given records, and what comes before them has gone out; it is next's own
 
 	mu      sync.Mutex // never held during a write that waits
 	open    bool
@@ -46,6 +47,7 @@ func (p *inline) next(ctx context.Context) ([][]byte, error) {
 			recs = recs[n:]
 		}
 		if len(recs) > 0 || err != nil {
+			p.begun = true
 			return recs, err
 		}
 		if err := p.park(ctx); err != nil {
@@ -65,17 +67,16 @@ func (p *inline) takeWritten() int {
 // park leaves the writing to the sink until there is something to do, and takes it back.
 func (p *inline) park(ctx context.Context) error {
 	p.mu.Lock()
-	if !p.silent {
+	if p.begun && !p.silent {
 		p.conn.Inline(true)
 		p.open = true
 	}
 	p.mu.Unlock()
-	var err error
 	select {
 	case <-p.wake:
 	case <-ctx.Done():
-		err = ctx.Err()
 	}
+	err := ctx.Err() // also when both are so: a worker that never pauses must not hide it
 	p.mu.Lock()
 	held := 0
 	if p.open {

@@ -51,7 +51,7 @@ func TestClientThatLeavesWhileAReplyIsCollectedKills(t *testing.T) {
 	p := newPlay(step{recs: []string{"a"}})
 	b := serve(t, playing(p), nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	b.backend.open = func(context.Context, Call) (Stream, error) { cancel(); return p, nil }
+	b.backend.open = func(context.Context, Call) (Stream, error) { cancel(); return p.stream(), nil }
 	r, _ := http.NewRequestWithContext(ctx, "POST", b.url+"/v1/chat/completions", strings.NewReader(chatBody))
 	if _, err := b.client.Do(r); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestCancelStorm(t *testing.T) {
 		mu.Lock()
 		plays = append(plays, p)
 		mu.Unlock()
-		return p, nil
+		return p.stream(), nil
 	}
 	var cancels []context.CancelFunc
 	for range n {
@@ -236,7 +236,7 @@ func TestDrainTimeoutCutsWithAnError(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		return p, nil
+		return p.stream(), nil
 	}
 	resp, _ := b.start(chatStream)
 	early := make(chan answer, 1)

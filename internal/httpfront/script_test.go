@@ -160,7 +160,15 @@ func serve(t *testing.T, backend *scripted, edit func(*Config)) *bench {
 }
 
 func playing(p *play) *scripted {
-	return &scripted{open: func(context.Context, Call) (Stream, error) { return p, nil }}
+	return &scripted{open: func(context.Context, Call) (Stream, error) { return p.stream(), nil }}
+}
+
+// stream is p as the tests of now have it.
+func (p *play) stream() Stream {
+	if asSinks {
+		return newSinkPlay(p)
+	}
+	return p
 }
 
 func failing(err error) *scripted {

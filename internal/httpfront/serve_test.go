@@ -80,7 +80,7 @@ func TestRepliesAreByteExact(t *testing.T) {
 
 func TestWhatTheWorkerGets(t *testing.T) {
 	b := serve(t, &scripted{}, func(c *Config) { c.FirstTokenTimeout, c.InactivityTimeout = time.Minute, time.Second })
-	b.backend.open = func(context.Context, Call) (Stream, error) { return newPlay(step{err: io.EOF}), nil }
+	b.backend.open = func(context.Context, Call) (Stream, error) { return newPlay(step{err: io.EOF}).stream(), nil }
 	b.do("POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a b c"},{"role":"user","content":"d"}],"max_tokens":9,"stop":["x"]}`, "X-Request-Id", "rid:1")
 	c := b.backend.lastCall()
 	got, err := mockproto.DecodeRequest(c.Payload)
@@ -226,7 +226,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 		if c.ID == "slow" {
 			<-release
 		}
-		return newPlay(step{recs: []string{"a"}}, step{err: io.EOF}), nil
+		return newPlay(step{recs: []string{"a"}}, step{err: io.EOF}).stream(), nil
 	}
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {
