@@ -72,7 +72,7 @@ func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 }
 
 // cluster starts etcd, NATS, a worker process and the frontend program, and returns when the worker can be reached.
-func cluster(t *testing.T, plane string) (*program, *engine) {
+func cluster(t *testing.T, plane string, args ...string) (*program, *engine) {
 	t.Helper()
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	ctx := context.Background()
@@ -114,7 +114,8 @@ func cluster(t *testing.T, plane string) (*program, *engine) {
 	later(reg.Close)
 	_, err = reg.Register(ctx, []discovery.Worker{rec})
 	must(err)
-	p := startWith(t, connect, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(), "--response-plane="+plane, "--retry-limit=0")
+	p := startWith(t, connect, append([]string{"--etcd-endpoints=" + strings.Join(e.Endpoints(), ","), "--nats-url=" + n.URL(),
+		"--response-plane=" + plane, "--retry-limit=0"}, args...)...)
 	p.untilReady(200)
 	return p, eng
 }
