@@ -27,6 +27,7 @@ type engine struct {
 
 const (
 	modelEcho    = "echo"    // makes max_tokens tokens
+	modelSteps   = "steps"   // the same, a few at a time
 	modelForever = "forever" // makes one token, then waits to be cancelled
 	modelSilent  = "silent"  // makes no token, waits to be cancelled
 	modelFails   = "fails"   // fails before the first token
@@ -52,8 +53,11 @@ func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 	case modelFails:
 		w.Fail(responseplane.Failure{Code: responseplane.CodeValidation, Text: "on purpose"})
 		return
-	case modelEcho:
+	case modelEcho, modelSteps:
 		for i := range r.MaxTokens {
+			if r.Model == modelSteps && i%4 == 0 {
+				time.Sleep(2 * time.Millisecond) // a step of the engine
+			}
 			if w.Send(ctx, fmt.Appendf(nil, " %d", i)) != nil {
 				return
 			}
@@ -106,7 +110,7 @@ func cluster(t *testing.T, plane string, args ...string) (*program, *engine) {
 	later(del.Close)
 	eng := &engine{canceled: make(chan string, 16)}
 	t.Cleanup(eng.running.Wait)
-	rec := discovery.Worker{ID: "w-0", Models: []string{modelEcho, modelForever, modelSilent, modelFails, modelBreaks, modelBusy}, Node: w.Descriptor()}
+	rec := discovery.Worker{ID: "w-0", Models: []string{modelEcho, modelSteps, modelForever, modelSilent, modelFails, modelBreaks, modelBusy}, Node: w.Descriptor()}
 	_, err = w.Serve(ctx, del, rec, eng.handle)
 	must(err)
 	reg, err := etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints()})
@@ -141,7 +145,7 @@ func throughThePlane(t *testing.T, plane string) {
 		return string(b)
 	}
 
-	if _, body := p.get(p.http + "/v1/models"); strings.Count(body, `"object":"model"`) != 6 {
+	if _, body := p.get(p.http + "/v1/models"); strings.Count(body, `"object":"model"`) != 7 {
 		t.Errorf("models: %s", body)
 	}
 	if _, body := p.get(p.admin + "/debug/plane"); !strings.Contains(body, `"reachable": 1`) || !strings.Contains(body, `"name": "mock-1"`) {

@@ -12,14 +12,14 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// TestManyStreamsAtOnce has 64 streams of 1,000 tokens each come over the real plane as fast as they can: every token is there, once and in
+// TestManyStreamsAtOnce has 64 streams of 1,000 tokens each come over the real plane: every token is there, once and in
 // order, whoever wrote it.
 func TestManyStreamsAtOnce(t *testing.T) {
 	const streams, tokens = 64, 1000
 	for _, c := range []struct{ plane, path string }{{transport.PlaneTCP, "auto"}, {transport.PlaneQUIC, "auto"}, {transport.PlaneTCP, "pull"}} {
 		t.Run(c.plane+" "+c.path, func(t *testing.T) {
 			p, _ := cluster(t, c.plane, "--out-path="+c.path)
-			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`, modelEcho, tokens)
+			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`, modelSteps, tokens)
 			p.client.Timeout = 4 * patience // the race detector on a busy machine
 			var clients sync.WaitGroup
 			for range streams {
@@ -41,7 +41,7 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			if none != (c.path == "pull") {
 				t.Errorf("no inline writes: %v", none)
 			}
-			if want := fmt.Sprintf(`laneway_frontend_output_tokens_total{model="echo"} %d`, streams*tokens); !strings.Contains(metrics, want+"\n") {
+			if want := fmt.Sprintf(`laneway_frontend_output_tokens_total{model="steps"} %d`, streams*tokens); !strings.Contains(metrics, want+"\n") {
 				t.Errorf("/metrics lacks %s", want)
 			}
 			for line := range strings.Lines(metrics) {
@@ -57,7 +57,7 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	}
 }
 
-// inOrder reads a stream of the echo model.
+// inOrder reads a stream of numbers.
 func inOrder(body io.Reader, tokens int) error {
 	sc := bufio.NewScanner(body)
 	sc.Buffer(nil, 64<<10)
