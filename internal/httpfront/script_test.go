@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -18,7 +19,13 @@ import (
 	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(benchClient); addr != "" {
+		runClients(addr)
+		return
+	}
+	leaktest.Main(m)
+}
 
 const patience = 10 * time.Second
 
