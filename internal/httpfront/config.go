@@ -62,9 +62,9 @@ func (c Config) Validate() error {
 		}
 	}
 	switch c.OutPath {
-	case "", OutAuto, OutPull:
+	case "", OutAuto, OutInline, OutPull:
 	default:
-		bad("OutPath is %q, expected %q or %q", c.OutPath, OutAuto, OutPull)
+		bad("OutPath is %q, expected %q, %q or %q", c.OutPath, OutAuto, OutInline, OutPull)
 	}
 	switch c.OverloadStatus {
 	case 0, 429, 503, 529:

@@ -11,7 +11,10 @@ type OutPath string
 const (
 	// OutAuto has the goroutine that brings the records write them where that can be done without waiting: over HTTP/1 (with and without
 	// TLS), for streams that are a SinkStream, to clients that take their bytes. Everything else is pulled.
+	// For a PassStream, over HTTP/1 without TLS, all writes of a pass are sent by one submission to an io_uring where the kernel allows it.
 	OutAuto OutPath = "auto"
+	// OutInline is OutAuto without io_uring.
+	OutInline OutPath = "inline"
 	// OutPull wakes the request's goroutine for the records.
 	OutPull OutPath = "pull"
 )
@@ -30,6 +33,21 @@ type SinkStream interface {
 
 // errUnwritten is a feed's error when a write to the client failed.
 var errUnwritten = errors.New("httpfront: the client could not be written to")
+
+// Pass is one read of a lane, in which the sinks of several streams are called one after the other.
+type Pass interface {
+	// Value is what Defer was last given in this pass, nil before.
+	Value() any
+	// Defer has after called once all sinks of the pass have been, on the same goroutine. It is called at most once in a pass.
+	Defer(value any, after func())
+}
+
+// PassStream is a SinkStream whose sink also learns of the pass that it is called in, so that the writes of a pass can be sent with one
+// system call. OnPass is used instead of OnRecords, whose contract it has.
+type PassStream interface {
+	SinkStream
+	OnPass(sink func(pass Pass, records [][]byte, err error) bool)
+}
 
 // feed is where an exchange's goroutine has its records from. Its next is like Stream.NextBatch, except that records may also have been
 // written without it: it then returns what is left to do.

@@ -23,6 +23,7 @@ type inline struct {
 	stream SinkStream
 	conn   *outpath.Conn
 	wake   chan struct{} // capacity 1: there is something to do for next
+	signal func()        // notify, as a value
 	begun  bool          // next has given records, and what comes before them has gone out; it is next's own
 
 	mu      sync.Mutex // never held during a write that waits
@@ -35,7 +36,12 @@ type inline struct {
 // newInline sets the stream's sink.
 func newInline(x *exchange, stream SinkStream, conn *outpath.Conn) *inline {
 	p := &inline{x: x, stream: stream, conn: conn, wake: make(chan struct{}, 1)}
-	stream.OnRecords(p.sink)
+	if s, ok := stream.(PassStream); ok && x.server.cfg.OutPath == OutAuto {
+		p.signal = p.notify
+		s.OnPass(p.passSink)
+	} else {
+		stream.OnRecords(p.sink)
+	}
 	return p
 }
 
@@ -86,6 +92,9 @@ func (p *inline) park(ctx context.Context) error {
 	}
 	failed := p.failed
 	p.mu.Unlock()
+	if failed == nil {
+		failed = p.x.out.result(p.conn.Err()) // of a batch
+	}
 	if failed == nil && held > 0 {
 		failed = p.x.out.settle(p.conn, time.Now())
 	}
@@ -105,27 +114,56 @@ func (p *inline) quiet() {
 // sink is called by a lane's reader.
 func (p *inline) sink(recs [][]byte, end error) bool {
 	p.mu.Lock()
-	took, more := p.took(recs, end)
+	took, more := p.took(recs, end, nil)
 	p.mu.Unlock()
 	if more {
-		select {
-		case p.wake <- struct{}{}:
-		default:
-		}
+		p.notify()
 	}
 	return took
 }
 
-// took writes what can be written now. It says whether that was all, and whether next has to look. The lock is held.
-func (p *inline) took(recs [][]byte, end error) (all, more bool) {
+// passSink is sink where the pass is known. It waits for no lock: another may be held by who waits for this pass's batch.
+func (p *inline) passSink(pass Pass, recs [][]byte, end error) bool {
+	b := p.x.server.batch(pass)
+	if b == nil {
+		return p.sink(recs, end)
+	}
+	if !p.mu.TryLock() {
+		p.notify()
+		return false
+	}
+	took, more := p.took(recs, end, b)
+	p.mu.Unlock()
+	if more {
+		p.notify()
+	}
+	return took
+}
+
+func (p *inline) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// took writes what can be written now, by b unless it is nil. It says whether that was all, and whether next has to look. The lock is held.
+func (p *inline) took(recs [][]byte, end error, b *outpath.Batch) (all, more bool) {
 	if !p.open || end != nil || p.failed != nil {
 		return false, true
+	}
+	room := func() bool { return p.conn.Held() == 0 }
+	if b != nil {
+		if !b.Begin(p.conn) { // it has bytes, or is being closed
+			return false, true
+		}
+		room = b.Room
 	}
 	x, now := p.x, time.Now()
 	buf := getBuffer()
 	defer putBuffer(buf)
 	n := 0
-	for n < len(recs) && p.failed == nil && p.conn.Held() == 0 {
+	for n < len(recs) && p.failed == nil && room() {
 		first := n
 		for *buf = (*buf)[:0]; n < len(recs) && len(*buf) < writeMax && len(recs[n]) <= inlineRecord; n++ {
 			*buf = x.chunks.AppendText(*buf, recs[n])
@@ -140,9 +178,12 @@ func (p *inline) took(recs [][]byte, end error) (all, more bool) {
 		x.wait.wrote(now)
 	}
 	x.server.metrics.inline.Inc()
+	if b != nil {
+		b.End(p.signal)
+	}
 	if n < len(recs) || p.failed != nil {
 		p.written = n
 		return false, true
 	}
-	return true, p.conn.Held() > 0
+	return true, b == nil && p.conn.Held() > 0 // a batch says so itself
 }

@@ -75,6 +75,7 @@ type waiter struct {
 	mu    sync.Mutex
 	ended chan struct{}
 	fired bool
+	after map[*func()]struct{} // what AfterFunc has to call
 }
 
 var _ context.Context = (*waiter)(nil)
@@ -109,6 +110,32 @@ func (w *waiter) fire() {
 	if !w.fired {
 		w.fired = true
 		close(w.ended)
+		for f := range w.after {
+			go (*f)()
+		}
+		w.after = nil
+	}
+}
+
+// AfterFunc has f called, in a goroutine of its own, once the waiter is done. context.AfterFunc uses it; without it that
+// would keep a goroutine for each stream that waits.
+func (w *waiter) AfterFunc(f func()) (stop func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fired {
+		go f()
+		return func() bool { return false }
+	}
+	if w.after == nil {
+		w.after = make(map[*func()]struct{}, 1)
+	}
+	w.after[&f] = struct{}{}
+	return func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_, waits := w.after[&f]
+		delete(w.after, &f)
+		return waits
 	}
 }
 

@@ -36,6 +36,8 @@ type Server struct {
 	metrics *metrics
 	http    *http.Server
 	keeper  *keeper
+	batches outpath.Batches
+	noRing  sync.Once
 	start   time.Time
 	cut     context.CancelCauseFunc // ends every request's context
 
@@ -157,7 +159,22 @@ func (s *Server) Close() error {
 	case <-time.After(cutGrace):
 	}
 	s.keeper.close()
+	_ = s.batches.Close()
 	return err
+}
+
+// batch is the pass's batch, nil when there are none.
+func (s *Server) batch(pass Pass) *outpath.Batch {
+	if b, ok := pass.Value().(*outpath.Batch); ok {
+		return b
+	}
+	b, err := s.batches.Get()
+	if err != nil {
+		s.noRing.Do(func() { s.log.Info("events are written one by one: no io_uring", "error", err) })
+		return nil
+	}
+	pass.Defer(b, b.Done())
+	return b
 }
 
 // admit takes a place for a request, or says why there is none. release gives it back.
