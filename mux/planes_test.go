@@ -59,6 +59,7 @@ type tap struct {
 	conns []*tapConn
 
 	onWrite atomic.Pointer[func(p []byte)] // sees each write before it begins
+	onTry   atomic.Pointer[func(p []byte)] // sees each inline write after it
 }
 
 func (t *tap) see(p []byte) {
@@ -149,6 +150,9 @@ type tapTryConn struct {
 // TryWrite implements transport.TryWriter. The tap sees what was taken: the rest comes again through Write.
 func (c tapTryConn) TryWrite(p []byte) (int, error) {
 	n, err := c.try.TryWrite(p)
+	if fn := c.tap.onTry.Load(); fn != nil {
+		(*fn)(p[:n])
+	}
 	c.tap.see(p[:n])
 	return n, err
 }
