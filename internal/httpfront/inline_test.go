@@ -21,7 +21,12 @@ const eventWrites = "laneway_frontend_event_writes_total"
 // byID serves each request with the stream that a test made for its id.
 func byID(t *testing.T, edit func(*Config), streams map[string]*sinkPlay) *bench {
 	b := serve(t, &scripted{}, edit)
-	b.backend.open = func(_ context.Context, c Call) (Stream, error) { return streams[c.ID], nil }
+	b.backend.open = func(_ context.Context, c Call) (Stream, error) {
+		if asPasses {
+			return &passPlay{sinkPlay: streams[c.ID]}, nil
+		}
+		return streams[c.ID], nil
+	}
 	return b
 }
 
@@ -340,6 +345,83 @@ func TestInlineOverTLS(t *testing.T) {
 				t.Errorf("a sink is set: %v", got)
 			}
 		})
+	}
+}
+
+// TestPasses runs the tests of this file with streams whose sinks are called in passes.
+func TestPasses(t *testing.T) {
+	needRing(t)
+	asPasses = true
+	defer func() { asPasses = false }()
+	t.Run("stalled", TestStalledClientDelaysNobody)
+	t.Run("takes nothing", TestClientThatTakesNothingIsCut)
+	t.Run("slow", TestSlowClientGetsEverything)
+	t.Run("handler meets sink", TestHandlerReturnMeetsSink)
+	t.Run("TLS", TestInlineOverTLS)
+}
+
+// TestOnePassManyStreams has the sinks of many streams called in one pass: the clients that read get everything in order, the one that
+// stalls and those that leave disturb nobody.
+func TestOnePassManyStreams(t *testing.T) {
+	needRing(t)
+	const n, rounds = 300, 80 // more than one submission holds
+	streams := map[string]*sinkPlay{}
+	var order []*sinkPlay
+	for i := range n {
+		s := started()
+		streams[fmt.Sprint(i)], order = s, append(order, s)
+	}
+	b := byID(t, nil, streams)
+	pass := new(readPass)
+	b.backend.open = func(_ context.Context, c Call) (Stream, error) { return &passPlay{streams[c.ID], pass}, nil }
+	var clients sync.WaitGroup
+	begun := make(chan struct{}, n)
+	for i := range n {
+		conn := b.dial(fmt.Sprint(i))
+		clients.Go(func() {
+			r := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(r, nil)
+			begun <- struct{}{}
+			switch {
+			case err != nil:
+				t.Error(err)
+			case i == 7: // stalls
+			case i%10 == 3:
+				conn.Close()
+			default:
+				contents(t, resp.Body, func(k int) string {
+					if k == 0 {
+						return "first"
+					}
+					return fmt.Sprint(" ", i, "-", k-1)
+				}, rounds+1)
+			}
+		})
+	}
+	for range n {
+		<-begun
+	}
+	for k := range rounds {
+		for i, s := range order {
+			r := step{recs: []string{fmt.Sprint(" ", i, "-", k)}}
+			if i == 7 {
+				r.recs[0] = strings.Repeat("x", inlineRecord)
+				for range 20 {
+					r.recs = append(r.recs, r.recs[0])
+				}
+			}
+			s.deliver(r)
+		}
+		pass.end()
+	}
+	for _, s := range order {
+		s.deliver(step{err: io.EOF})
+	}
+	pass.end()
+	clients.Wait()
+	b.Close()
+	if got := b.value(eventWrites, "path", "inline"); got < rounds*n/4 {
+		t.Errorf("%v inline writes", got)
 	}
 }
 

@@ -13,12 +13,15 @@ import (
 	"time"
 )
 
-// BenchmarkOutPath measures what an event costs this process, from the lane's reader to the kernel, when the lane writes it and when the
-// request's goroutine is woken for it. The clients are another process. Read us/event, which is CPU time: the rate is fixed.
+// BenchmarkOutPath measures what an event costs this process, from the lane's reader to the kernel, when the
+// request's goroutine is woken for it, when the lane writes it, and when the lane has io_uring write all that a read brought. The clients are another process. Read us/event, which is CPU time: the rate is fixed.
 //
 //	go test -run '^$' -bench OutPath -benchtime 50000x -count 3 ./internal/httpfront
 func BenchmarkOutPath(b *testing.B) {
-	for _, path := range []OutPath{OutPull, OutAuto} {
+	for _, path := range []OutPath{OutPull, OutInline, OutAuto} {
+		if path == OutAuto {
+			needRing(b)
+		}
 		b.Run(string(path), func(b *testing.B) { benchOutPath(b, path) })
 	}
 }
@@ -75,12 +78,14 @@ func benchOutPath(b *testing.B, path OutPath) {
 		lanes.Go(func() {
 			tick := time.NewTicker(benchEvery * benchBatch / time.Duration(len(mine)))
 			defer tick.Stop()
+			pass := new(readPass)
 			for range rounds {
 				for i := 0; i < len(mine); i += benchBatch {
 					<-tick.C
 					for _, p := range mine[i : i+benchBatch] {
-						p.deliver()
+						p.deliver(pass)
 					}
+					pass.end()
 				}
 			}
 		})
@@ -103,7 +108,7 @@ func cpuTime() time.Duration {
 type paced struct {
 	*play
 	mu     sync.Mutex
-	sink   func([][]byte, error) bool
+	sink   func(Pass, [][]byte, error) bool
 	pulled bool
 	ready  int
 	ended  bool
@@ -119,14 +124,14 @@ func newPaced() *paced {
 	return p
 }
 
-func (p *paced) deliver() {
+func (p *paced) deliver(pass *readPass) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = min(p.ready+1, len(p.recs))
 	if p.sink != nil && !p.pulled {
 		n := p.ready
 		p.mu.Unlock()
-		took := p.sink(p.recs[:n], nil)
+		took := p.sink(pass, p.recs[:n], nil)
 		p.mu.Lock()
 		if p.pulled = !took; took {
 			p.ready = 0
@@ -140,6 +145,10 @@ func (p *paced) deliver() {
 }
 
 func (p *paced) OnRecords(sink func([][]byte, error) bool) {
+	p.OnPass(func(_ Pass, recs [][]byte, err error) bool { return sink(recs, err) })
+}
+
+func (p *paced) OnPass(sink func(Pass, [][]byte, error) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sink, p.pulled = sink, true

@@ -172,6 +172,9 @@ func playing(p *play) *scripted {
 
 // stream is p as the tests of now have it.
 func (p *play) stream() Stream {
+	if asPasses {
+		return &passPlay{sinkPlay: newSinkPlay(p)}
+	}
 	if asSinks {
 		return newSinkPlay(p)
 	}

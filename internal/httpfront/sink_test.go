@@ -6,10 +6,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
 // asSinks has the scripted responses of existing tests be SinkStreams.
 var asSinks bool
+
+// asPasses has them be PassStreams.
+var asPasses bool
 
 // sinkPlay is a play that keeps SinkStream's contract as the plane does. What plays it is its lane's reader: a goroutine of its own, or a
 // test that calls deliver.
@@ -23,6 +28,7 @@ type sinkPlay struct {
 	sink   func([][]byte, error) bool
 	pulled bool
 	told   bool
+	took   bool // NextBatch has given records
 	inSink bool
 	change chan struct{} // capacity 1: a NextBatch that waits must look again
 }
@@ -115,8 +121,8 @@ func (s *sinkPlay) NextBatch(ctx context.Context) ([][]byte, error) {
 			if len(s.ready) > 0 || s.end != nil {
 				recs, end := s.ready, s.end
 				s.ready = nil
-				if len(recs) > 0 && !s.told { // an interface's user must cope with both
-					end = nil
+				if len(recs) > 0 && !s.took { // the first go alone, as with the plane; of the others and the end, both must do
+					end, s.took = nil, true
 				}
 				s.mu.Unlock()
 				return recs, end
@@ -161,8 +167,63 @@ func (s *sinkPlay) Close() error {
 	return err
 }
 
+// passPlay is a sinkPlay that is a PassStream.
+type passPlay struct {
+	*sinkPlay
+	pass *readPass // the one that a test has sinks called in; nil = one for each call
+}
+
+// readPass is a lane's.
+type readPass struct {
+	value any
+	after func()
+}
+
+func (p *readPass) Value() any                    { return p.value }
+func (p *readPass) Defer(value any, after func()) { p.value, p.after = value, after }
+
+// end is the end of a read.
+func (p *readPass) end() {
+	if p.after != nil {
+		p.after()
+	}
+	*p = readPass{}
+}
+
+func (s *passPlay) OnPass(sink func(Pass, [][]byte, error) bool) {
+	s.OnRecords(func(recs [][]byte, err error) bool {
+		if s.pass != nil {
+			return sink(s.pass, recs, err)
+		}
+		p := new(readPass)
+		defer p.end()
+		return sink(p, recs, err)
+	})
+}
+
 // TestSinksBehaveAlike runs tests of pulled streams with streams that have a sink.
-func TestSinksBehaveAlike(t *testing.T) {
+func TestSinksBehaveAlike(t *testing.T) { behaveAlike(t) }
+
+// TestPassesBehaveAlike is the same for streams whose sinks are called in passes.
+func TestPassesBehaveAlike(t *testing.T) {
+	needRing(t)
+	asPasses = true
+	defer func() { asPasses = false }()
+	behaveAlike(t)
+}
+
+func needRing(t testing.TB) {
+	t.Helper()
+	var pool outpath.Batches
+	defer pool.Close()
+	b, err := pool.Get()
+	if err != nil {
+		t.Skip(err)
+	}
+	b.Finish()
+}
+
+func behaveAlike(t *testing.T) {
 	asSinks = true
 	defer func() { asSinks = false }()
 	for name, test := range map[string]func(*testing.T){

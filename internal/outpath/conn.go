@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -25,6 +26,12 @@ type Conn struct {
 	net.Conn // no ReadFrom: all bytes go through Write
 	tcp      *net.TCPConn
 	raw      syscall.RawConn
+	fd       int
+	overTLS  atomic.Bool // its writes come from more goroutines than a batch's
+
+	into   atomic.Pointer[Batch] // writes go there: they are its goroutine's, which holds mu and fdMu
+	fdMu   sync.Mutex            // held while fd must stay open; never during a write that waits
+	closed bool                  // guarded by fdMu
 
 	mu     sync.Mutex // held by each write, also by one that waits; Close and the deadlines do without
 	inline bool
@@ -41,6 +48,7 @@ type Conn struct {
 func newConn(tcp *net.TCPConn) *Conn {
 	c := &Conn{Conn: tcp, tcp: tcp}
 	c.raw, _ = tcp.SyscallConn() // its only error is a nil connection
+	_ = c.raw.Control(func(fd uintptr) { c.fd = int(fd) })
 	c.try = func(fd uintptr) {
 		for {
 			c.tryN, c.tryErr = syscall.Write(int(fd), c.tryP)
@@ -96,6 +104,9 @@ func (c *Conn) fail(err error) error {
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
+	if b := c.into.Load(); b != nil {
+		return b.write(p)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.inline {
@@ -114,13 +125,36 @@ func (c *Conn) Write(p []byte) (int, error) {
 			return n, c.fail(err)
 		}
 	}
-	if left := p[n:]; len(left) > 0 {
-		if len(c.rest)+len(left) > Buffer {
-			return n, c.fail(ErrFull)
+	if n < len(p) {
+		if err := c.hold(p[n:]); err != nil {
+			return n, err
 		}
-		c.rest = append(c.rest, left...)
 	}
 	return len(p), nil
+}
+
+// hold keeps p for the client. The lock is held.
+func (c *Conn) hold(p []byte) error {
+	if len(c.rest)+len(p) > Buffer {
+		return c.fail(ErrFull)
+	}
+	c.rest = append(c.rest, p...)
+	return nil
+}
+
+// Err is the error of a write that failed midway; no further one succeeds.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+// Close implements net.Conn. It ends writes that wait.
+func (c *Conn) Close() error {
+	c.fdMu.Lock() // a batch is being sent: its descriptors must not become another's
+	defer c.fdMu.Unlock()
+	c.closed = true
+	return c.tcp.Close()
 }
 
 // tryWrite writes what the kernel takes at once. It asks for the descriptor by Control: by Write, a deadline that has passed since the

@@ -26,10 +26,12 @@ type key struct{}
 
 // ConnContext is for http.Server: the contexts of a connection's requests know it.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+	t, overTLS := c.(interface{ NetConn() net.Conn })
+	if overTLS {
 		c = t.NetConn()
 	}
 	if c, ok := c.(*Conn); ok {
+		c.overTLS.Store(overTLS)
 		return context.WithValue(ctx, key{}, c)
 	}
 	return ctx
