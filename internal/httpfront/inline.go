@@ -124,13 +124,13 @@ func (p *inline) sink(recs [][]byte, end error) bool {
 
 // passSink is sink where the pass is known. It waits for no lock: another may be held by who waits for this pass's batch.
 func (p *inline) passSink(pass Pass, recs [][]byte, end error) bool {
-	b := p.x.server.batch(pass)
-	if b == nil {
-		return p.sink(recs, end)
-	}
 	if !p.mu.TryLock() {
 		p.notify()
 		return false
+	}
+	var b *outpath.Batch
+	if p.open && end == nil && p.failed == nil {
+		b = p.x.server.batch(pass)
 	}
 	took, more := p.took(recs, end, b)
 	p.mu.Unlock()
