@@ -177,6 +177,7 @@ func (s *session) writeInfo() (string, error) {
 	}
 	config["response_plane"], config["lanes"], config["server_endpoints"] = s.arm, s.cfg.Lanes(s.arm), s.cfg.ServerEndpoints
 	config["workers"], config["worker_processes"] = s.cfg.Workers, s.cfg.Processes
+	config["worker_gomaxprocs"] = s.cfg.workerProcs()
 	config["warmup_request_count"] = s.cfg.Warmup
 	b, err := json.MarshalIndent(map[string]any{
 		"config":      config,

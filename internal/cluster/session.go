@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +146,9 @@ func (s *session) startWorkers() error {
 			fmt.Sprintf("--seed=%d", i+1), "--admin-addr=127.0.0.1:0", "--bind-addr="+bind,
 			fmt.Sprintf("--output-tokens=%d", s.cfg.OSL), "--time-to-first-token="+s.cfg.TTFT.String(), "--inter-token-latency="+s.cfg.ITL.String(),
 			"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
-		if s.workers[i], err = start(s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)); err != nil {
+		sp := s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)
+		sp.env = append(slices.Clone(s.env), fmt.Sprintf("GOMAXPROCS=%d", s.cfg.workerProcs()))
+		if s.workers[i], err = start(sp); err != nil {
 			return err
 		}
 	}
