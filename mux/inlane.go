@@ -40,7 +40,7 @@ func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
 		return nil
 	}
 	var err error
-	free := false
+	free, before := false, s.state
 	switch h.Kind {
 	case wire.Open:
 		var number, key uint64
@@ -70,9 +70,13 @@ func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
 		s.touched = true
 		n.touched = append(n.touched, s)
 	}
+	killed := before == inLive && s.state == inClosing // there was no room for it
 	s.mu.Unlock()
 	if free {
 		n.link.release(s, l)
+	}
+	if killed {
+		l.flush(writeUrgent)
 	}
 	return err
 }

@@ -287,7 +287,8 @@ func (k *inLink) confirmed(lanes []*lane, now int64, late time.Duration) bool {
 		return false
 	}
 	for _, l := range lanes {
-		if l.lastRecv.Load() > since {
+		// The answer to the question, or bytes that cannot have been on their way when it was asked.
+		if l.ponged.Load() >= since || l.lastRecv.Load() > since+int64(suspectFor/2) {
 			k.suspect.CompareAndSwap(since, 0)
 			return false
 		}

@@ -38,6 +38,10 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 		if len(s.assembly)+len(body) > s.link.cfg.MaxRecord {
 			return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("makes a record of more than %d bytes", s.link.cfg.MaxRecord)}
 		}
+		if !s.chargeMore(len(body)) {
+			s.kill(End{Type: EndFailed, Text: fmt.Sprintf("a record of more than %d bytes does not fit what all responses may buffer here", len(s.assembly)+len(body))})
+			return nil
+		}
 		s.assembly = append(s.assembly, body...) // counts as consumed: it has left the window
 		return nil
 	}
@@ -154,6 +158,7 @@ func (s *InStream) callSink(start int64) (now int64, again bool) {
 		s.ready = nil
 	}
 	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
+	s.refund()
 	l := s.credit()
 	if end != nil {
 		s.uncharge()

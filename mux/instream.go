@@ -90,6 +90,7 @@ type InStream struct {
 	views    [][]byte
 	next     int // Next's place in views
 	assembly []byte
+	extra    int // bytes charged for records that are assembled
 
 	waiting   bool
 	wake      chan struct{}   // capacity 1, made by the first wait
@@ -281,6 +282,7 @@ func (s *InStream) take() [][]byte {
 	}
 	s.views = view(s.views[:0], s.taken)
 	s.readyN, s.unread = 0, 0
+	s.refund()
 	return s.views
 }
 
@@ -369,6 +371,7 @@ func (s *InStream) drop() {
 	}
 	s.dropped = s.dropped || s.readyN > 0
 	s.ready, s.readyN, s.unread, s.assembly = s.ready[:0], 0, 0, nil
+	s.refund()
 }
 
 // finish gives the application its end. The lock is held.
@@ -412,6 +415,29 @@ func (s *InStream) uncharge() {
 	if s.charged {
 		s.charged = false
 		s.link.recv.committed.Add(-int64(s.window))
+	}
+	if s.end != nil {
+		s.assembly = nil // of a record that will never be whole
+	}
+	s.refund()
+}
+
+// chargeMore takes n bytes of the total for a record that is assembled: they have left the window. The lock is held.
+func (s *InStream) chargeMore(n int) bool {
+	total := &s.link.recv.committed
+	if total.Add(int64(n)) > s.link.cfg.MaxBuffered {
+		total.Add(-int64(n))
+		return false
+	}
+	s.extra += n
+	return true
+}
+
+// refund gives back what was charged for assembled records that the application has. The lock is held.
+func (s *InStream) refund() {
+	if n := s.extra - len(s.assembly); n > 0 {
+		s.extra -= n
+		s.link.recv.committed.Add(-int64(n))
 	}
 }
 

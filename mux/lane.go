@@ -64,6 +64,7 @@ type lane struct {
 	waiting  atomic.Bool  // the reader is in Read, so silence is the peer's
 	since    atomic.Int64 // node time since when streams are open
 	pinged   atomic.Int64 // node time of the last PING
+	ponged   atomic.Int64 // node time of the PING that the last PONG answers
 	rtt      atomic.Int64 // nanoseconds, 0 = not known
 
 	bytesIn, bytesOut     atomic.Uint64

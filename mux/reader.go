@@ -114,6 +114,7 @@ func (l *lane) control(h recordHandler, head wire.Header, body []byte) error {
 		if err != nil {
 			return err
 		}
+		l.ponged.Store(int64(v))
 		if rtt := l.node.now() - int64(v); rtt >= 0 && int64(v) > 0 {
 			l.rtt.Store(max(rtt, 1))
 		}

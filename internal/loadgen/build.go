@@ -30,6 +30,9 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 		Config: e.config(), Environment: e.environment(&smp.debugs),
 		Client: report.Client{Kind: c.kind()},
 	}
+	if c.kind() == ClientEpoll && e.cfg.Tick > 0 {
+		run.Client.Tick = report.Ptr(float64(e.cfg.Tick) / float64(time.Millisecond))
+	}
 	var windows []report.Span
 	if span, ok := report.RawSpan(rows); ok {
 		run.Raw = report.Summarize(rows, span, local.rawGaps, e.cfg.Goodput)

@@ -77,6 +77,8 @@ type Config struct {
 	Client string
 	// Loops is the number of epoll loops; 0 = one for every two cores. 1..64.
 	Loops int
+	// Tick is how long an epoll loop lets events gather when they come faster than 4,000 a second; 0 = not at all, up to 10 ms.
+	Tick time.Duration
 
 	// MetricsURLs are the Prometheus endpoints of frontends and workers.
 	MetricsURLs []string
@@ -170,6 +172,9 @@ func (c Config) Validate() error {
 	}
 	if c.Warmup < DefaultWarmup {
 		bad("Warmup is %d, expected 0 or more", c.Warmup)
+	}
+	if c.Tick < 0 || c.Tick > 10*time.Millisecond {
+		bad("Tick is %v, expected 0 to 10ms", c.Tick)
 	}
 	if c.Loops > 64 {
 		bad("Loops is %d, expected 1 to 64", c.Loops)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,7 @@ func newEpollClient(e *engine) (client, error) {
 			}
 			return nil, err
 		}
+		l.tick = e.cfg.Tick
 		c.loops = append(c.loops, l)
 		for s := i; s < e.cfg.Concurrency; s += n { // neighbours go to different loops
 			l.add(s)
@@ -119,6 +121,11 @@ type loop struct {
 	canceled bool
 	noPwait2 bool // the kernel does not know epoll_pwait2
 
+	tick  time.Duration // how long events gather at a high rate, 0 = not at all
+	seen  int           // events since since
+	since int64
+	fast  bool // the rate is high
+
 	buf []byte // for reads and requests
 }
 
@@ -191,11 +198,13 @@ func (l *loop) run() error {
 	l.l.mu.Unlock()
 	l.probe = l.e.now() + int64(probeInterval)
 	events := make([]unix.EpollEvent, 256)
+	l.since = l.e.now()
 	for l.running > 0 {
 		n, err := l.wait(events)
 		if err != nil {
 			return l.fail(err)
 		}
+		l.seen += n
 		l.l.mu.Lock()
 		if now := l.e.now(); now >= l.probe {
 			l.l.late(now - l.probe)
@@ -233,6 +242,9 @@ func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 		until = min(until, l.arrival)
 	}
 	left := max(until-l.e.now(), 0)
+	if l.gather(left) {
+		left = max(until-l.e.now(), 0)
+	}
 	if !l.noPwait2 {
 		ts := unix.NsecToTimespec(left)
 		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
@@ -253,6 +265,30 @@ func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 		return 0, nil
 	}
 	return n, err
+}
+
+const (
+	// fastRate is the rate of events above which a loop ticks, and rateOver is over how long it is taken.
+	fastRate = 4000
+	rateOver = int64(10 * time.Millisecond)
+)
+
+// gather lets events come together for a tick when they come fast, unless something is due before. A wait for each few
+// events would wake this process, and cost the server that wake too, for nearly every one.
+func (l *loop) gather(left int64) bool {
+	if l.tick == 0 {
+		return false
+	}
+	if now := l.e.now(); now-l.since >= rateOver {
+		l.fast = int64(l.seen)*int64(time.Second) >= fastRate*(now-l.since)
+		l.seen, l.since = 0, now
+	}
+	if !l.fast || left <= int64(l.tick) {
+		return false
+	}
+	ts := unix.NsecToTimespec(int64(l.tick))
+	_ = unix.Nanosleep(&ts, nil) // a signal may cut it short
+	return true
 }
 
 // due fires the timers and starts the arrivals whose time has come.

@@ -192,6 +192,8 @@ type Client struct {
 	ScheduleDelayP99 *float64 `json:"schedule_delay_p99_ms,omitempty"`
 	// Kind names the client that made the load: "epoll" or "goroutines".
 	Kind string `json:"kind,omitempty"`
+	// Tick is how long the client lets events gather when they come fast, in milliseconds.
+	Tick *float64 `json:"tick_ms,omitempty"`
 }
 
 // Mark adds a mark once.
