@@ -159,8 +159,14 @@ func (s *Server) Done() <-chan struct{} { return s.process().done }
 // LogTail is the end of the log of the server's present life.
 func (s *Server) LogTail() string { return s.process().log.String() }
 
-// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers.
-func (s *Server) Pause() error { return s.signal("pause", sigStop) }
+// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When it returns, every thread has
+// stopped (on Linux; elsewhere the signal was sent).
+func (s *Server) Pause() error {
+	if err := s.signal("pause", sigStop); err != nil {
+		return err
+	}
+	return awaitStopped(s.PID())
+}
 
 // Resume lets a paused process go on.
 func (s *Server) Resume() error { return s.signal("resume", sigCont) }
