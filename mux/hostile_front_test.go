@@ -50,7 +50,7 @@ var hostileFrontCases = []struct {
 	{name: "index 0 with a generation", bytes: func(hostileFront) []byte { return wire.AppendNumber(nil, wire.Kill, 9, 1) }},
 	{name: "PING with a slot", bytes: func(h hostileFront) []byte { return append(header(wire.Ping, 8, h.terms.Slot), make([]byte, 8)...) }},
 	{name: "KILL that is too short", bytes: func(h hostileFront) []byte { return append(header(wire.Kill, 7, h.terms.Slot), make([]byte, 7)...) }},
-	{name: "KILL that is too long", bytes: func(h hostileFront) []byte { return append(header(wire.Kill, 9, h.terms.Slot), make([]byte, 9)...) }},
+	{name: "KILL that is too long", bytes: func(h hostileFront) []byte { return append(header(wire.Kill, 10, h.terms.Slot), make([]byte, 10)...) }},
 	{name: "CONSUMED of 2 KiB and a byte, unsent", bytes: func(h hostileFront) []byte { return header(wire.Consumed, wire.MaxControl+1, h.terms.Slot) }},
 	{name: "RESUME of 16 MiB, unsent", bytes: func(h hostileFront) []byte { return header(wire.Resume, wire.MaxLength, h.terms.Slot) }},
 	{name: "RESUME that is too short", bytes: func(h hostileFront) []byte { return append(header(wire.Resume, 27, h.terms.Slot), make([]byte, 27)...) }},

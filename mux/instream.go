@@ -475,7 +475,11 @@ func (s *InStream) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
 		b = wire.AppendNumber(b, wire.Stop, s.slot, s.number)
 	}
 	if w&wantKill != 0 {
-		b = wire.AppendNumber(b, wire.Kill, s.slot, s.number)
+		why := EndKilled
+		if s.end != nil && s.end.Type != EndComplete {
+			why = s.end.Type
+		}
+		b = wire.AppendKill(b, s.slot, s.number, why)
 	}
 	return b, 0, 0, false
 }

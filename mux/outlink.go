@@ -164,9 +164,13 @@ func (k *outLink) recordLocked(l *lane, h wire.Header, body []byte, fx *effects)
 		return k.consumed(l, slot, h.Slot, offset, fx)
 	}
 	var r wire.ResumeBody
-	if h.Kind == wire.Resume {
+	var why EndType
+	switch h.Kind {
+	case wire.Resume:
 		r, err = wire.ParseResume(h.Slot, body)
-	} else {
+	case wire.Kill:
+		r.Number, why, err = wire.ParseKill(h.Slot, body)
+	default:
 		r.Number, err = wire.ParseUint64(h, body)
 	}
 	if err != nil {
@@ -179,7 +183,7 @@ func (k *outLink) recordLocked(l *lane, h wire.Header, body []byte, fx *effects)
 	k.free(slot, r.Number, fx)
 	switch h.Kind {
 	case wire.Kill:
-		k.kill(l, slot, h.Slot, r.Number, fx)
+		k.kill(l, slot, h.Slot, r.Number, why, fx)
 	case wire.Stop:
 		k.stop(slot, h.Slot, r.Number)
 	default:
@@ -243,7 +247,7 @@ func (s *OutStream) answerEnd(l *lane, at wire.Slot, t wire.EndType, fx *effects
 }
 
 // kill implements the KILL column of the state table. The slot's number is at most number.
-func (k *outLink) kill(l *lane, slot *outSlot, at wire.Slot, number uint64, fx *effects) {
+func (k *outLink) kill(l *lane, slot *outSlot, at wire.Slot, number uint64, why EndType, fx *effects) {
 	s := slot.stream
 	if s == nil {
 		s = k.carrier(slot, at, number, outClosed)
@@ -251,7 +255,11 @@ func (k *outLink) kill(l *lane, slot *outSlot, at wire.Slot, number uint64, fx *
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	written := s.endSerial == l.serial
-	s.close(End{Type: EndKilled, Text: "killed by the consumer"}, fx)
+	text := "killed by the consumer"
+	if why != EndKilled {
+		text = "given up by the frontend: " + why.String()
+	}
+	s.close(End{Type: why, Text: text}, fx)
 	if !written {
 		s.answerEnd(l, at, EndKilled, fx)
 	}

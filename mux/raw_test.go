@@ -414,7 +414,13 @@ func ofNumber(k wire.Kind, number uint64) func(rawRecord) bool {
 		if r.Kind != k {
 			return false
 		}
-		n, err := wire.ParseUint64(r.Header, r.body)
+		var n uint64
+		var err error
+		if k == wire.Kill {
+			n, _, err = wire.ParseKill(r.Slot, r.body)
+		} else {
+			n, err = wire.ParseUint64(r.Header, r.body)
+		}
 		return err == nil && n == number
 	}
 }

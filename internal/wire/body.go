@@ -16,7 +16,7 @@ const (
 	PingSize     = 8
 	OpenSize     = 16
 	ConsumedSize = 8
-	NumberSize   = 8 // STOP and KILL
+	NumberSize   = 8 // STOP
 	ResumeSize   = 28
 	endFixed     = 30
 )
@@ -44,12 +44,34 @@ func AppendConsumed(b []byte, s Slot, offset uint64) []byte {
 	return be.AppendUint64(AppendHeader(b, Consumed, ConsumedSize, s), offset)
 }
 
-// AppendNumber appends a STOP or KILL.
+// AppendNumber appends a STOP, or a KILL that does not say why.
 func AppendNumber(b []byte, k Kind, s Slot, number uint64) []byte {
 	return be.AppendUint64(AppendHeader(b, k, NumberSize, s), number)
 }
 
-// ParseUint64 decodes the body of a PING, PONG, CONSUMED, STOP or KILL.
+// KillSize is the length of a KILL that says why.
+const KillSize = NumberSize + 1
+
+// AppendKill appends a KILL. why is the end that the consumer has: killed, or deadline, refused, ... for the worker's counts.
+func AppendKill(b []byte, s Slot, number uint64, why EndType) []byte {
+	return append(be.AppendUint64(AppendHeader(b, Kill, KillSize, s), number), byte(why))
+}
+
+// ParseKill decodes a KILL's body. One that does not say why, or says what is no end of this version, is EndKilled.
+func ParseKill(s Slot, body []byte) (number uint64, why EndType, err error) {
+	if len(body) != NumberSize && len(body) != KillSize {
+		return 0, 0, short(Kill, s, len(body), KillSize)
+	}
+	why = EndKilled
+	if len(body) == KillSize {
+		if t := EndType(body[NumberSize]); t > EndComplete && t < endTypes {
+			why = t
+		}
+	}
+	return be.Uint64(body), why, nil
+}
+
+// ParseUint64 decodes the body of a PING, PONG, CONSUMED or STOP.
 func ParseUint64(h Header, body []byte) (uint64, error) {
 	if len(body) != 8 {
 		return 0, short(h.Kind, h.Slot, len(body), 8)

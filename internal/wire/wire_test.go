@@ -37,7 +37,7 @@ func vectors() map[string][]byte {
 		"end":       AppendEnd(nil, slot, end),
 		"consumed":  AppendConsumed(nil, slot, 32768),
 		"stop":      AppendNumber(nil, Stop, slot, 300),
-		"kill":      AppendNumber(nil, Kill, slot, 300),
+		"kill":      AppendKill(nil, slot, 300, EndDeadline),
 		"resume":    AppendResume(nil, slot, ResumeBody{Number: 300, Move: 1, Received: 4096, Consumed: 1024}),
 		"claim":     AppendClaim(nil, node(0xa0)),
 		"grant":     AppendGrant(nil, node(0xa0), Granted, AppendTerms(nil, terms)),
@@ -117,7 +117,13 @@ func reencode(b []byte) ([]byte, error) {
 	case Consumed:
 		v, err := ParseUint64(h, body)
 		return AppendConsumed(nil, h.Slot, v), err
-	case Stop, Kill:
+	case Kill:
+		v, why, err := ParseKill(h.Slot, body)
+		if len(body) == NumberSize {
+			return AppendNumber(nil, h.Kind, h.Slot, v), err
+		}
+		return AppendKill(nil, h.Slot, v, why), err
+	case Stop:
 		v, err := ParseUint64(h, body)
 		return AppendNumber(nil, h.Kind, h.Slot, v), err
 	case Claim:
@@ -232,6 +238,10 @@ func FuzzRecord(f *testing.F) {
 			PutHeader(b, Hello, HelloSize, 0)
 		case End:
 			b[HeaderSize+9] &= 1 // unknown flags are ignored
+		case Kill: // what is no end of this version is read as killed
+			if t := EndType(b[len(b)-1]); h.Length == KillSize && (t <= EndComplete || t >= endTypes) {
+				b[len(b)-1] = byte(EndKilled)
+			}
 		case GoAway:
 			if h.Length > 2+MaxEndText {
 				return // cut on sending, not on receipt
