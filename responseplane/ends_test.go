@@ -204,7 +204,7 @@ func TestDeadlines(t *testing.T) {
 			}
 			wantEnd(t, next(t, res), responseplane.ErrDeadline, responseplane.EndDeadline, 0, true)
 			closed(t, "the kill at the engine", w.Done())
-			wantEnd(t, w.Err(), responseplane.ErrCanceled, responseplane.EndKilled, 0, false)
+			wantEnd(t, w.Err(), responseplane.ErrDeadline, responseplane.EndDeadline, 0, true)
 		})
 		t.Run("inactivity", func(t *testing.T) {
 			res := r.mint(t, p, responseplane.MintOptions{Inactivity: 20 * time.Millisecond})
@@ -232,7 +232,7 @@ func TestDeadlines(t *testing.T) {
 			}
 			wantEnd(t, next(t, res), responseplane.ErrDeadline, responseplane.EndDeadline, 0, true)
 			closed(t, "the end at the engine", w.Done()) // by the KILL, or by the worker's own clock
-			if err := w.Err(); !errors.Is(err, responseplane.ErrCanceled) && !errors.Is(err, responseplane.ErrDeadline) {
+			if err := w.Err(); !errors.Is(err, responseplane.ErrDeadline) {
 				t.Errorf("the engine's end is %v", err)
 			}
 		})

@@ -187,7 +187,7 @@ func TestOpenRetries(t *testing.T) {
 			}
 			w := r.procs[0].writer(t, slow)
 			closed(t, "the kill of the first attempt", w.Done())
-			wantEnd(t, w.Err(), responseplane.ErrCanceled, responseplane.EndKilled, 0, false)
+			wantEnd(t, w.Err(), responseplane.ErrDeadline, responseplane.EndDeadline, 0, true)
 			if st, _ := r.status("w0"); !st.Avoided {
 				t.Error("the silent worker is not avoided")
 			}
