@@ -84,15 +84,9 @@ func (p *process) build(ctx context.Context) error {
 	for _, t := range p.transports {
 		p.onClose(func() { t.Close() })
 	}
-	pl := p.s.plane
-	p.worker, err = responseplane.NewWorker(responseplane.WorkerConfig{
-		Identity: id, Name: p.s.name, Transports: p.transports,
-		BindAddr: pl.BindAddr, AdvertiseAddr: pl.AdvertiseAddr, ServerEndpoints: pl.ServerEndpoints,
-		KeepAliveInterval: pl.KeepAlive, IdleTimeout: pl.Idle,
-		ActivePingInterval: orOff(pl.ActivePing), ResumeTimeout: orOff(pl.Resume), BatchGapMax: orOff(pl.BatchGap), NoUrgent: !pl.Urgent,
-		Logger: p.log,
-	})
-	if err != nil {
+	cfg := p.s.plane.Worker(id, p.transports, p.log)
+	cfg.Name = p.s.name
+	if p.worker, err = responseplane.NewWorker(cfg); err != nil {
 		return err
 	}
 	p.onClose(func() { p.worker.Close() })
@@ -245,14 +239,6 @@ func (p *process) close() {
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		p.closers[i]()
 	}
-}
-
-// orOff turns a user's 0, which switches a thing off, into what the plane's configuration has for it.
-func orOff(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
 }
 
 // each calls f for all items at the same time and joins the errors.
