@@ -16,6 +16,7 @@ type inLane struct {
 	*lane
 	link    *inLink
 	touched []*InStream // got something in this read
+	pass    Pass        // of this read
 	stray   strayKills
 	grants  grants
 }
@@ -96,15 +97,15 @@ func (n *inLane) unknown(h wire.Header, body []byte) error {
 }
 
 // batchDone implements recordHandler: everything that the read has brought is delivered, one wake or sink call a stream;
-// then an owed CONSUMED goes out if it has waited long enough.
+// then what they have put off to the end of the pass, and an owed CONSUMED goes out if it has waited long enough.
 func (n *inLane) batchDone(l *lane) {
 	now := l.lastRecv.Load()
 	for i, s := range n.touched {
-		now = s.deliver(now)
+		now = s.deliver(&n.pass, now)
 		n.touched[i] = nil
 	}
 	n.touched = n.touched[:0]
-	l.flushDue(now)
+	l.flushDue(n.pass.end(l.node, now))
 }
 
 // violated implements recordHandler: laneDown ends the lane's streams.

@@ -231,9 +231,7 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 		touched = append(touched, to)
 	})
 	k.mu.Unlock()
-	for _, s := range ended {
-		s.deliver(k.now())
-	}
+	k.deliverEnds(ended)
 	for _, to := range touched {
 		to.flush(writeUrgent) // cheap for a lane that was flushed already
 	}
@@ -340,9 +338,7 @@ func (k *inLink) lose(why string) {
 	for _, l := range lanes {
 		l.die(deathClosed, errLaneClosed)
 	}
-	for _, s := range ended {
-		s.deliver(k.now())
-	}
+	k.deliverEnds(ended)
 }
 
 // retryAfter is how long a link may be without a lane before requests that have no record yet are told.
@@ -373,9 +369,7 @@ func (k *inLink) checkTimes(now int64, late time.Duration) {
 	for _, l := range flush {
 		l.flush(writeUrgent)
 	}
-	for _, s := range ended {
-		s.deliver(k.now())
-	}
+	k.deliverEnds(ended)
 }
 
 func later(at int64, by time.Duration) int64 {

@@ -99,10 +99,10 @@ func (s *InStream) ended(l *lane, body []byte) (free bool, err error) {
 }
 
 // deliver tells the consumer, once after a read, what the read has brought: by its sink, or by a wake. It runs on the
-// lane's reader.
+// lane's reader, or on the goroutine that ends the stream. pass is what the call belongs to.
 //
 // now is the node's time, and what it returns is its time afterwards: the clock is read once a sink call.
-func (s *InStream) deliver(now int64) int64 {
+func (s *InStream) deliver(pass *Pass, now int64) int64 {
 	s.mu.Lock()
 	s.touched = false
 	if l := s.credit(); l != nil { // fragments count when they are assembled, not when the record is taken
@@ -127,20 +127,20 @@ func (s *InStream) deliver(now int64) int64 {
 		return now
 	}
 	for again := true; again; {
-		now, again = s.callSink(now)
+		now, again = s.callSink(pass, now)
 	}
 	return now
 }
 
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
-func (s *InStream) callSink(start int64) (now int64, again bool) {
+func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 	s.sinkViews = view(s.sinkViews[:0], s.ready)
 	sink, views, end := s.sink, s.sinkViews, s.end
 	s.inSink, s.told = true, end != nil
 	s.mu.Unlock()
 
-	took := sink(views, end)
+	took := sink(pass, views, end)
 	if now = s.link.now(); now-start > int64(slowSink) {
 		s.link.stats.sinkSlow.Add(1)
 	}

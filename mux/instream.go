@@ -49,6 +49,9 @@ const (
 // stream is pulled until NextBatch finds it empty.
 type Sink func(records [][]byte, end *End) bool
 
+// PassSink is a Sink that is also told of the pass that it is called in.
+type PassSink func(pass *Pass, records [][]byte, end *End) bool
+
 // InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
 // be called by any.
 type InStream struct {
@@ -98,7 +101,7 @@ type InStream struct {
 	stopWatch func() bool
 	touched   bool // on the reader's list of this read
 
-	sink      Sink
+	sink      PassSink
 	sinkViews [][]byte
 	pulled    bool // the sink said "not now"
 	inSink    bool
@@ -136,8 +139,14 @@ func (s *InStream) End() *End {
 	return s.end
 }
 
-// OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent.
+// OnRecords sets the sink, which is not nil. Records that wait already are given to NextBatch, so call it before the terms
+// are sent.
 func (s *InStream) OnRecords(sink Sink) {
+	s.OnPass(func(_ *Pass, records [][]byte, end *End) bool { return sink(records, end) })
+}
+
+// OnPass is OnRecords for a sink that wants to know its pass.
+func (s *InStream) OnPass(sink PassSink) {
 	s.mu.Lock()
 	s.sink = sink
 	s.pulled = s.readyN > 0 || s.end != nil
