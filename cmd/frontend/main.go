@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/cli"
 )
 
 func main() {
 	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
 	f := declare(app)
+	admin.AddHealthcheck(app)
 	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
 		s, err := f.settings()
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/sdnotify"
 )
 
 // plane is the response plane with its discovery, as this program uses it.
@@ -79,6 +80,12 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	})
 	adm.Handle("GET /debug/plane", debugPlane(s, p, front))
 	setReady(front.Ready)
+	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return admin.Probe(ctx, adm.Addr().String(), "/livez") })
+	if err != nil {
+		return err
+	}
+	defer also(watch.Close)
+	watch.Ready("serving on " + l.Addr().String())
 	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.disco.Namespace, "planes", s.plane.Planes)
 
 	select {
@@ -89,6 +96,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 		return err
 	}
 	setReady(func() error { return errors.New("the frontend is shutting down") })
+	watch.Stopping("draining")
 	return drain(log, s, p, front)
 }
 

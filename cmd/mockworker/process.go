@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -63,7 +64,14 @@ func run(ctx context.Context, s settings, log *slog.Logger) error {
 		}
 		return err
 	}
+	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return admin.Probe(ctx, p.admin.Addr().String(), "/livez") })
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	watch.Ready(fmt.Sprintf("%d workers are registered", len(p.engines)))
 	<-ctx.Done()
+	watch.Stopping("leaving")
 	p.leave()
 	return nil
 }

@@ -32,8 +32,8 @@ type App struct {
 	args          []string
 	action        Func
 
-	help, version       *bool
-	logFormat, logLevel *string
+	help, version, checkConfig *bool
+	logFormat, logLevel        *string
 
 	notify func(chan<- os.Signal) (stop func()) // replaced by tests
 	exit   func(int)                            // what a second signal calls; replaced by tests
@@ -64,6 +64,7 @@ func (a *App) init(name, summary string) {
 	a.logLevel = g.Enum("log-level", "info", []string{"debug", "info", "warn", "error"}, "the least important lines that are logged")
 	a.help = g.Bool("help", false, "print this text and exit")
 	a.version = g.Bool("version", false, "print module version, revision and Go version, and exit")
+	a.checkConfig = g.Bool(checkConfigFlag, false, "check flags and environment without doing anything, and exit: 0 when they are good, 1 with every complaint; a LANEWAY_ variable that sets nothing is a complaint too")
 	a.Alias("h", "help")
 }
 
@@ -141,6 +142,8 @@ func (a *App) Run(args []string, f Func) int {
 	case *a.version:
 		writeVersion(a.Stdout, a.Name())
 		return 0
+	case *a.checkConfig:
+		return a.report(a.strict(err))
 	case err != nil:
 		return a.report(err)
 	case a.action == nil:

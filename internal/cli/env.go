@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -55,31 +58,54 @@ func (a *App) settings() map[string]string {
 // warnUnknownEnv names the variables that set nothing in this program: a misspelt setting must not pass in silence.
 // It is only a warning, because variables of other programs may stand in the same environment.
 func (a *App) warnUnknownEnv(log *slog.Logger) {
+	for _, u := range a.unknownEnv() {
+		args := []any{"variable", u.name}
+		if u.near != "" {
+			args = append(args, "did_you_mean", u.near)
+		}
+		log.Warn("environment variable sets nothing in "+a.root().name, args...)
+	}
+}
+
+// strict joins err, of Parse, with a complaint about each variable that sets nothing: who checks a deployment wrote them all for this program.
+func (a *App) strict(err error) error {
+	var errs []error
+	if usage, ok := errors.AsType[*UsageError](err); ok {
+		errs = append(errs, usage.Err)
+	}
+	for _, u := range a.unknownEnv() {
+		errs = append(errs, &FlagError{Where: u.name, Err: fmt.Errorf("sets nothing in %s%s", a.root().name, didYouMean(u.near))})
+	}
+	err = errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	return &UsageError{Name: a.Name(), Err: err}
+}
+
+// unknown is a variable with our prefix that sets nothing, and the nearest that does.
+type unknown struct{ name, near string }
+
+func (a *App) root() *App {
 	root := a
 	for root.parent != nil {
 		root = root.parent
 	}
+	return root
+}
+
+func (a *App) unknownEnv() []unknown {
+	root := a.root()
 	known := make(map[string]bool)
 	for _, app := range append([]*App{root}, root.commands...) {
 		app.each(func(o *option) { known[EnvName(o.name)] = true })
 	}
-	var names []string
-	for name := range known {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	var unknown []string
-	for name := range a.settings() {
+	names := slices.Sorted(maps.Keys(known))
+	var out []unknown
+	for _, name := range slices.Sorted(maps.Keys(a.settings())) {
 		if !known[name] {
-			unknown = append(unknown, name)
+			out = append(out, unknown{name: name, near: nearest(name, names)})
 		}
 	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
-		args := []any{"variable", name}
-		if n := nearest(name, names); n != "" {
-			args = append(args, "did_you_mean", n)
-		}
-		log.Warn("environment variable sets nothing in "+root.name, args...)
-	}
+	return out
 }

@@ -46,7 +46,12 @@ func (o *option) String() string {
 func (o *option) IsBoolFlag() bool { return o.boolean }
 
 // meta says whether the flag is about the program and not about the run.
-func (o *option) meta() bool { return o.name == "help" || o.name == "version" }
+func (o *option) meta() bool {
+	return o.name == "help" || o.name == "version" || o.name == checkConfigFlag
+}
+
+// checkConfigFlag is declared for every program and command.
+const checkConfigFlag = "check-config"
 
 // Source says where the value of a flag comes from.
 func (a *App) Source(name string) Source { return a.sources[name] }

@@ -15,9 +15,13 @@ type Build struct {
 	Go       string // Go version
 }
 
+// revision is set by -ldflags "-X github.com/laneway-ai/laneway/internal/cli.revision=..." where the build has sources but no repository, as
+// in a container image's.
+var revision string
+
 // BuildInfo reads what the linker recorded about this program.
 func BuildInfo() Build {
-	b := Build{Version: "unknown", Go: runtime.Version()}
+	b := Build{Version: "unknown", Revision: revision, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
