@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type flags struct {
 
 	failureRate  *float64
 	failureTypes *[]string
+	holdShare    *float64
+	holdDelay    *time.Duration
 
 	startup, grace, drain *time.Duration
 }
@@ -69,8 +72,15 @@ func declare(app *cli.App) *flags {
 
 	g = app.Group("Failures on purpose")
 	f.failureRate = g.Float("failure-injection-rate", 0, cli.Range(0.0, 1.0), "share of requests that fail")
-	f.failureTypes = g.EnumList("failure-types", mockengine.FailureTypeNames(), mockengine.FailureTypeNames(),
-		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until cancelled; truncate, which ends early as complete and claims all tokens")
+	f.failureTypes = g.EnumList("failure-types", mockengine.RequestFailureNames(), mockengine.FailureTypeNames(),
+		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until cancelled; truncate, which ends early as complete and claims all tokens; "+
+			"lane, which closes a lane of this process after some tokens and goes on; kill, which kills this process after some tokens")
+
+	g = app.Group("Backlog on purpose")
+	f.holdShare = g.Float("hold-share", 0, cli.Range(0.0, 1.0),
+		"share of the requests that are held back for --hold-delay, in waiting places, before their engine queues them. The process's mean time to first response grows by share x delay; "+
+			"the analysis calls it a holder when that is over 3 inter-token latencies, over twice the median process's mean, and a third or more of what the slowest process has")
+	f.holdDelay = g.Duration("hold-delay", 0, cli.Range(0, time.Hour), "how long; --speedup-ratio does not divide it")
 
 	f.plane = planeflags.Register(app, planeflags.Options{})
 	app.Check(f.check)
@@ -82,6 +92,9 @@ func (f *flags) check() error {
 	if interval := float64(*f.itl) / *f.speedup; interval < float64(mockengine.MinInterTokenLatency) {
 		return fmt.Errorf("--inter-token-latency %s with --speedup-ratio %v makes a pass every %s: the engine makes one every %s at most, use a lower ratio",
 			*f.itl, *f.speedup, time.Duration(interval), mockengine.MinInterTokenLatency)
+	}
+	if (*f.holdShare > 0) != (*f.holdDelay > 0) {
+		return fmt.Errorf("--hold-share %v with --hold-delay %s holds nothing: set both", *f.holdShare, *f.holdDelay)
 	}
 	return nil
 }
@@ -129,12 +142,27 @@ func (f *flags) settings() (settings, error) {
 		InterTokenLatency: *f.itl, InterTokenLatencyStdDev: *f.itlStdDev, SpeedupRatio: *f.speedup,
 		MaxNumSeqs: *f.maxNumSeqs, MaxWaitingQueueLength: orNone(*f.maxWaiting),
 		OutputTokens: *f.outputTokens, TokenBytes: *f.tokenBytes,
-		FailureRate: *f.failureRate,
+		FailureRate: *f.failureRate, HoldShare: *f.holdShare, HoldDelay: *f.holdDelay,
 	}
 	if s.engine.FailureTypes, err = mockengine.ParseFailureTypes(strings.Join(*f.failureTypes, ",")); err != nil {
 		return settings{}, fmt.Errorf("--failure-types: %w", err)
 	}
 	return s, nil
+}
+
+// injects tells whether failures of a kind are asked for.
+func (s settings) injects(kind mockengine.FailureType) bool {
+	return s.engine.FailureRate > 0 && slices.Contains(s.engine.FailureTypes, kind)
+}
+
+// holderLimit is how many inter-token latencies a process's mean time to first response must lie above the median process's before it is a holder.
+const holderLimit = 3
+
+// held is by how much the share that is held moves the process's mean time to first response. enough says whether that can make it a holder.
+func (s settings) held() (mean time.Duration, enough bool) {
+	itl := time.Duration(float64(s.engine.InterTokenLatency) / s.engine.SpeedupRatio)
+	mean = time.Duration(s.engine.HoldShare * float64(s.engine.HoldDelay))
+	return mean, mean > holderLimit*itl
 }
 
 // orNone turns a user's 0, which means none, into what the engine's configuration has for it.

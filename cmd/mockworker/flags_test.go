@@ -51,6 +51,19 @@ func TestSettings(t *testing.T) {
 		t.Errorf("settings: %+v", s)
 	}
 
+	// What is held moves the mean by share x delay, and must move it by more than three inter-token latencies.
+	for args, want := range map[string]bool{
+		"--hold-share=0.5 --hold-delay=1201ms": true, "--hold-share=0.5 --hold-delay=1200ms": false, "--hold-share=0.5 --hold-delay=601ms --speedup-ratio=2": true,
+	} {
+		s, err := parse(t, strings.Fields(args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mean, enough := s.held(); mean != s.engine.HoldDelay/2 || enough != want {
+			t.Errorf("%s: adds %v, enough %v", args, mean, enough)
+		}
+	}
+
 	// Without a seed, the name makes one: equal names equal ones, others others.
 	a, _ := parse(t, "--name=w-1")
 	b, _ := parse(t, "--name=w-1")
@@ -73,7 +86,8 @@ func TestBadFlags(t *testing.T) {
 		{"--failure-injection-rate 2", "--failure-injection-rate 2: out of range"},
 		{"--inter-token-latency 1ms --speedup-ratio 100", "use a lower ratio"},
 		{"--token-bytes 2", "--token-bytes 2: out of range"},
-		{"--hold-share 0.5", "--hold-share: there is no such flag"},
+		{"--hold-share 0.5", "--hold-share 0.5 with --hold-delay 0s holds nothing: set both"},
+		{"--hold-share 2 --hold-delay 1s", "--hold-share 2: out of range"},
 	} {
 		if _, err := parse(t, strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.args, err, c.want)

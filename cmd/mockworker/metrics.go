@@ -17,7 +17,9 @@ type metrics struct {
 	passLate      prometheus.Histogram
 	skipped       prometheus.Counter
 	cancelled     prometheus.Counter
+	held          prometheus.Counter
 	refused       map[mockengine.RefuseReason]prometheus.Counter // read only
+	injected      map[mockengine.FailureType]prometheus.Counter  // read only
 }
 
 // Reasons for which the process refuses a request before an engine sees it.
@@ -48,7 +50,12 @@ func newMetrics(name string) *metrics {
 			Name: "laneway_worker_cancelled_total",
 			Help: "Requests that an engine dropped because their response was cancelled or lost.",
 		}),
-		refused: make(map[mockengine.RefuseReason]prometheus.Counter),
+		held: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "laneway_worker_held_total",
+			Help: "Requests that were held back on purpose (--hold-share).",
+		}),
+		injected: make(map[mockengine.FailureType]prometheus.Counter),
+		refused:  make(map[mockengine.RefuseReason]prometheus.Counter),
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "laneway_worker_refused_total",
@@ -57,13 +64,20 @@ func newMetrics(name string) *metrics {
 	for _, r := range append(mockengine.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
 		m.refused[r] = refused.WithLabelValues(string(r))
 	}
+	injected := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "laneway_worker_injected_failures_total",
+		Help: "Failures on purpose that have shown, by type (--failure-types).",
+	}, []string{"type"})
+	for _, name := range mockengine.FailureTypeNames() {
+		m.injected[mockengine.FailureType(name)] = injected.WithLabelValues(name)
+	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "laneway_process_info",
 		Help:        "1; says which process this is.",
 		ConstLabels: prometheus.Labels{"role": "worker", "name": name},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.firstResponse, m.passLate, m.skipped, m.cancelled, refused, info,
+	m.registry.MustRegister(m.firstResponse, m.passLate, m.skipped, m.cancelled, m.held, refused, injected, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -86,8 +100,18 @@ func (m *metrics) addLoad(engines []*mockengine.Engine) {
 		}, sum(func(r, _ int) int { return r })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "laneway_worker_waiting_requests",
-			Help: "Requests that wait for a running place, on all engines of the process.",
+			Help: "Requests that wait for a running place, on all engines of the process. Those that are held back count too.",
 		}, sum(func(_, w int) int { return w })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "laneway_worker_held_requests",
+			Help: "Requests that are held back on purpose now (--hold-share).",
+		}, func() float64 {
+			n := 0
+			for _, e := range engines {
+				n += e.Held()
+			}
+			return float64(n)
+		}),
 	)
 }
 
@@ -101,5 +125,9 @@ func (m *metrics) Pass(late time.Duration, skipped int) {
 }
 
 func (m *metrics) Cancelled() { m.cancelled.Inc() }
+
+func (m *metrics) Held() { m.held.Inc() }
+
+func (m *metrics) Injected(kind mockengine.FailureType) { m.injected[kind].Inc() }
 
 func (m *metrics) Refused(r mockengine.RefuseReason) { m.refused[r].Inc() }

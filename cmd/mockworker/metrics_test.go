@@ -37,6 +37,10 @@ func TestMetrics(t *testing.T) {
 	m.FirstToken(30 * time.Millisecond)
 	m.Pass(3*time.Millisecond, 2)
 	m.Cancelled()
+	m.Held()
+	for _, name := range mockengine.FailureTypeNames() {
+		m.Injected(mockengine.FailureType(name))
+	}
 	for _, r := range append(mockengine.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
 		m.Refused(r)
 	}
@@ -46,6 +50,8 @@ func TestMetrics(t *testing.T) {
 		"laneway_worker_time_to_first_response_seconds_sum 0.03", "laneway_worker_time_to_first_response_seconds_count 1",
 		"laneway_worker_running_requests 0", "laneway_worker_waiting_requests 0",
 		"laneway_worker_pass_late_seconds_sum 0.003", "laneway_worker_passes_skipped_total 2", "laneway_worker_cancelled_total 1",
+		"laneway_worker_held_total 1", "laneway_worker_held_requests 0",
+		`laneway_worker_injected_failures_total{type="kill"} 1`, `laneway_worker_injected_failures_total{type="lane"} 1`,
 		`laneway_worker_refused_total{reason="busy"} 1`, `laneway_worker_refused_total{reason="unsupported"} 1`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {

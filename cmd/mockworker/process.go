@@ -92,6 +92,7 @@ func (p *process) build(ctx context.Context) error {
 	for _, t := range p.transports {
 		p.onClose(func() { t.Close() })
 	}
+	p.sabotage()
 	cfg := p.s.plane.Worker(id, p.transports, p.log)
 	cfg.Name = p.s.name
 	if p.worker, err = responseplane.NewWorker(cfg); err != nil {
@@ -107,6 +108,10 @@ func (p *process) build(ctx context.Context) error {
 		}
 		p.onClose(func() { e.Close() })
 		p.engines = append(p.engines, e)
+	}
+	if mean, enough := p.s.held(); mean > 0 && !enough {
+		p.log.Warn("what is held back is too little to make this process a holder", "hold_share", p.s.engine.HoldShare, "hold_delay", p.s.engine.HoldDelay,
+			"adds_to_mean", mean, "needed", fmt.Sprintf("over %d inter-token latencies", holderLimit))
 	}
 	p.metrics.addLoad(p.engines)
 	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...))

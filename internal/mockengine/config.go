@@ -61,6 +61,16 @@ type Config struct {
 	// FailureTypes are the ways in which they fail, with equal shares. Needed when FailureRate is above 0.
 	FailureTypes []FailureType
 
+	// CloseLane and Kill are what FailLane and FailKill do: close a lane of the process, end the process. They are called by the engine's goroutine
+	// and must not block. Each is needed when its type is among FailureTypes.
+	CloseLane, Kill func()
+
+	// HoldShare is the share of the requests, 0 to 1, that are held back for HoldDelay before they join the waiting queue. A held request takes a
+	// waiting place. Default 0.
+	HoldShare float64
+	// HoldDelay is how long such a request is held, at most an hour. SpeedupRatio does not divide it. Needed when HoldShare is above 0.
+	HoldDelay time.Duration
+
 	// Flush is called at the end of each pass that wrote something, by the engine's goroutine. It must not block. Required.
 	Flush func()
 	// Observer is told what happens. nil means nobody.
@@ -78,6 +88,10 @@ type Observer interface {
 	Cancelled()
 	// Refused: a request was refused with this reason.
 	Refused(reason RefuseReason)
+	// Injected: a failure of this type shows itself.
+	Injected(kind FailureType)
+	// Held: a request is held back.
+	Held()
 }
 
 // withDefaults returns c with defaults put in and its times divided by SpeedupRatio.
@@ -166,6 +180,20 @@ func (c Config) Validate() error {
 			bad("failure type %q is not one of %s", f, strings.Join(FailureTypeNames(), ", "))
 		}
 	}
+	for kind, f := range map[FailureType]func(){FailLane: c.CloseLane, FailKill: c.Kill} {
+		if c.FailureRate > 0 && f == nil && slices.Contains(c.FailureTypes, kind) {
+			bad("failure type %q has no function that does it", kind)
+		}
+	}
+	if !(c.HoldShare >= 0 && c.HoldShare <= 1) {
+		bad("hold-share is %v, expected 0 to 1", c.HoldShare)
+	}
+	if c.HoldDelay < 0 || c.HoldDelay > maxDuration {
+		bad("hold-delay is %v, expected 0 to %v", c.HoldDelay, maxDuration)
+	}
+	if (c.HoldShare > 0) != (c.HoldDelay > 0) {
+		bad("hold-share is %v and hold-delay %v: one without the other holds nothing, set both", c.HoldShare, c.HoldDelay)
+	}
 	return errors.Join(errs...)
 }
 
@@ -175,3 +203,5 @@ func (nobody) FirstToken(time.Duration) {}
 func (nobody) Pass(time.Duration, int)  {}
 func (nobody) Cancelled()               {}
 func (nobody) Refused(RefuseReason)     {}
+func (nobody) Injected(FailureType)     {}
+func (nobody) Held()                    {}

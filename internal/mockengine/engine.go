@@ -18,7 +18,7 @@ type Engine struct {
 	gone chan struct{} // closed when the loop has ended
 	idle chan struct{} // closed when draining and nothing is open
 
-	runningNow atomic.Int64
+	runningNow, heldNow atomic.Int64
 
 	mu       sync.Mutex
 	in       []*seq // submitted, not yet seen by the loop; bounded by open
@@ -51,6 +51,8 @@ func Start(cfg Config) (*Engine, error) {
 	e.loop = loop{
 		cfg:         &e.cfg,
 		runningNow:  &e.runningNow,
+		heldNow:     &e.heldNow,
+		holdRand:    source(4),
 		prefillRand: source(2),
 		sched: newSchedule(time.Now(), cfg.InterTokenLatency, cfg.InterTokenLatencyStdDev,
 			Phase(cfg.Index, cfg.Count, cfg.Seed, cfg.InterTokenLatency), source(3)),
@@ -68,6 +70,9 @@ func (e *Engine) Submit(req mockproto.Request, w Writer) error {
 	}
 	if refused != nil {
 		e.cfg.Observer.Refused(refused.Reason)
+		if refused.Reason == RefusedInjected {
+			e.cfg.Observer.Injected(FailRefuse)
+		}
 		return refused
 	}
 	e.signal()
@@ -103,6 +108,9 @@ func (e *Engine) Load() (running, waiting int) {
 	running = int(e.runningNow.Load())
 	return running, max(open-running, 0)
 }
+
+// Held returns how many of the waiting requests are held back (Config.HoldShare).
+func (e *Engine) Held() int { return int(e.heldNow.Load()) }
 
 // Drain refuses new requests and waits until those that were accepted have ended, or ctx has. Idempotent.
 func (e *Engine) Drain(ctx context.Context) error {

@@ -19,17 +19,30 @@ const (
 	FailStall FailureType = "stall"
 	// FailTruncate: the response ends as complete after some of its tokens, and its trailer claims all of them. An audit must find it.
 	FailTruncate FailureType = "truncate"
+	// FailLane: after some tokens a lane of the process is closed (Config.CloseLane). The request goes on: its response must survive that.
+	FailLane FailureType = "lane"
+	// FailKill: after some tokens the process is killed (Config.Kill), and everything in it.
+	FailKill FailureType = "kill"
 )
 
-var failureTypes = []FailureType{FailRefuse, FailFail, FailStall, FailTruncate}
+// requestFailures hit one request; the others hit whatever shares its lane or its process.
+var (
+	requestFailures = []FailureType{FailRefuse, FailFail, FailStall, FailTruncate}
+	failureTypes    = append(slices.Clone(requestFailures), FailLane, FailKill)
+)
 
 // FailureTypeNames are the names of all failure types.
-func FailureTypeNames() []string {
-	names := make([]string, len(failureTypes))
-	for i, f := range failureTypes {
-		names[i] = string(f)
+func FailureTypeNames() []string { return names(failureTypes) }
+
+// RequestFailureNames are the names of those failure types that hit no other request.
+func RequestFailureNames() []string { return names(requestFailures) }
+
+func names(types []FailureType) []string {
+	out := make([]string, len(types))
+	for i, f := range types {
+		out[i] = string(f)
 	}
-	return names
+	return out
 }
 
 // ParseFailureTypes reads a comma-separated list of failure types. An empty list is none.

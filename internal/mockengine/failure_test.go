@@ -15,7 +15,7 @@ import (
 )
 
 func TestInjectedFailures(t *testing.T) {
-	for _, kind := range failureTypes {
+	for _, kind := range requestFailures {
 		t.Run(string(kind), func(t *testing.T) {
 			run(t, Config{FailureRate: 1, FailureTypes: []FailureType{kind}}, func(t *testing.T, e *Engine, c *counts) {
 				for i := range 20 {
@@ -55,6 +55,9 @@ func TestInjectedFailures(t *testing.T) {
 							t.Error("a stalled request was not dropped after a kill")
 						}
 					}
+				}
+				if n := c.now().injected[kind]; n != 20 {
+					t.Errorf("%d failures were counted, want 20", n)
 				}
 				if kind == FailStall && c.now().cancelled != 20 {
 					t.Errorf("%d cancelled, want 20", c.now().cancelled)

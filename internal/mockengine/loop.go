@@ -15,8 +15,11 @@ type loop struct {
 	cfg         *Config
 	sched       schedule
 	prefillRand *rand.Rand
+	holdRand    *rand.Rand
 	runningNow  *atomic.Int64 // prefill + decode, for Load
+	heldNow     *atomic.Int64
 
+	held    queue // in order of readyAt: all are held for the same time
 	waiting queue
 	prefill prefills
 	decode  []*seq // in order of their first tokens; decoding, parked, stalled
@@ -29,19 +32,39 @@ type loop struct {
 
 func (l *loop) running() int { return len(l.prefill) + len(l.decode) }
 
+// idle tells whether there is no request to make a pass over.
+func (l *loop) idle() bool { return l.running() == 0 && l.waiting.len() == 0 && l.held.len() == 0 }
+
 // enqueue takes a new request.
 func (l *loop) enqueue(s *seq, now time.Time) {
-	if l.running() == 0 && l.waiting.len() == 0 {
+	if l.idle() {
 		l.sched.skipTo(now) // an idle engine has missed no passes
+	}
+	if l.cfg.HoldShare > 0 && l.holdRand.Float64() < l.cfg.HoldShare {
+		s.state = held
+		s.readyAt = now.Add(l.cfg.HoldDelay)
+		l.held.push(s)
+		l.cfg.Observer.Held()
+		return
 	}
 	l.waiting.push(s)
 }
 
+// release lets the requests go on that were held long enough.
+func (l *loop) release(now time.Time) {
+	for l.held.len() > 0 && !l.held.first().readyAt.After(now) {
+		s := l.held.pop()
+		s.state = waiting
+		l.waiting.push(s)
+	}
+}
+
 // step does everything that is due at now.
 func (l *loop) step(now time.Time) {
-	if l.running() > 0 && !now.Before(l.sched.next) {
+	if !l.idle() && !now.Before(l.sched.next) {
 		l.pass(now)
 	}
+	l.release(now)
 	for {
 		l.admit(now)
 		if !l.finishPrefills(now) {
@@ -49,6 +72,7 @@ func (l *loop) step(now time.Time) {
 		}
 	}
 	l.runningNow.Store(int64(l.running()))
+	l.heldNow.Store(int64(l.held.len()))
 	if l.wrote {
 		l.wrote = false
 		l.cfg.Flush()
@@ -57,12 +81,15 @@ func (l *loop) step(now time.Time) {
 
 // nextEvent is when step has something to do next; false when nothing is open.
 func (l *loop) nextEvent() (time.Time, bool) {
-	if l.running() == 0 {
-		return time.Time{}, false // then nothing waits either
+	if l.idle() {
+		return time.Time{}, false
 	}
 	next := l.sched.next
 	if len(l.prefill) > 0 && l.prefill[0].readyAt.Before(next) {
 		next = l.prefill[0].readyAt
+	}
+	if l.held.len() > 0 && l.held.first().readyAt.Before(next) {
+		next = l.held.first().readyAt
 	}
 	return next, true
 }
@@ -82,6 +109,7 @@ func (l *loop) pass(now time.Time) {
 	l.decode = l.decode[:n]
 	l.prefill.filter(l.wanted)
 	l.waiting.filter(l.wanted)
+	l.held.filter(l.wanted)
 }
 
 // admit moves waiting requests to the running set while there is room.
@@ -140,8 +168,11 @@ func (l *loop) emit(s *seq) bool {
 	if s.state == parked {
 		return true
 	}
-	if s.next == s.failAt {
-		return l.injected(s)
+	if s.next == s.failAt && !l.injected(s) {
+		return false
+	}
+	if s.state == stalled {
+		return true
 	}
 	switch {
 	case s.next < s.limit:
@@ -174,9 +205,18 @@ func (l *loop) emit(s *seq) bool {
 
 // injected lets an injected failure show. It reports whether the request goes on.
 func (l *loop) injected(s *seq) bool {
+	l.cfg.Observer.Injected(s.inject)
 	switch s.inject {
 	case FailStall:
 		s.state = stalled
+		return true
+	case FailLane:
+		s.failAt = -1
+		l.cfg.CloseLane()
+		return true
+	case FailKill:
+		s.failAt = -1 // where killing takes a moment, this was the one
+		l.cfg.Kill()
 		return true
 	case FailTruncate:
 		l.complete(s, s.reason, s.total())
@@ -231,7 +271,9 @@ func (l *loop) abandon() {
 	l.decode = nil
 	l.prefill.filter(end)
 	l.waiting.filter(end)
+	l.held.filter(end)
 	l.runningNow.Store(0)
+	l.heldNow.Store(0)
 	if l.wrote {
 		l.wrote = false
 		l.cfg.Flush()

@@ -166,6 +166,8 @@ type observed struct {
 	skipped   int
 	cancelled int
 	refused   map[RefuseReason]int
+	injected  map[FailureType]int
+	held      int
 	flushes   []time.Time
 }
 
@@ -175,6 +177,7 @@ func (c *counts) now() observed {
 	defer c.mu.Unlock()
 	o := c.observed
 	o.first, o.late, o.flushes, o.refused = slices.Clone(o.first), slices.Clone(o.late), slices.Clone(o.flushes), maps.Clone(o.refused)
+	o.injected = maps.Clone(o.injected)
 	return o
 }
 
@@ -198,6 +201,15 @@ func (c *counts) Refused(r RefuseReason) {
 	}
 	c.refused[r]++
 }
+func (c *counts) Injected(f FailureType) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.injected == nil {
+		c.injected = make(map[FailureType]int)
+	}
+	c.injected[f]++
+}
+func (c *counts) Held() { c.mu.Lock(); defer c.mu.Unlock(); c.held++ }
 func (c *counts) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

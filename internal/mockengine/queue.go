@@ -8,6 +8,9 @@ type queue struct {
 
 func (w *queue) len() int { return len(w.q) - w.head }
 
+// first is the request that pop takes next; there must be one.
+func (w *queue) first() *seq { return w.q[w.head] }
+
 func (w *queue) push(s *seq) {
 	if w.head > 32 && w.head > len(w.q)/2 { // move the rest to the front before the slice grows for nothing
 		n := copy(w.q, w.q[w.head:])

@@ -37,6 +37,7 @@ type state uint8
 
 const (
 	waiting state = iota
+	held          // HoldShare: it does not even wait for a place yet
 	prefilling
 	decoding
 	parked  // as decoding, but its window is full
@@ -59,7 +60,7 @@ type seq struct {
 	inject  FailureType
 	failAt  int // value of next at which inject shows, -1 never
 	arrived time.Time
-	readyAt time.Time // end of its prefill
+	readyAt time.Time // end of its prefill, or of its being held
 	order   uint64    // breaks ties of readyAt
 }
 

@@ -1,0 +1,85 @@
+//go:build linux
+
+package baddays
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestLanesCut: a worker process that closes its lanes in mid-response loses no token, on either plane.
+func TestLanesCut(t *testing.T) {
+	w := newWorld(t)
+	for _, plane := range []string{"tcp", "quic"} {
+		t.Run(plane, func(t *testing.T) {
+			k := w.startWorker(t, "cut-"+plane, 2, "--response-plane="+plane, "--inter-token-latency=20ms", "--failure-injection-rate=0.1", "--failure-types=lane", "--drain-grace=0s").ready(t)
+			f := w.startFrontend(t, "--response-plane="+plane, "--lanes=2").serving(t)
+			f.sees(t, 2)
+			run, _ := f.startLoadgen(t, "loadgen", "--concurrency=32", "--request-count=96", "--warmup-request-count=0", "--osl=40").report(t, 0)
+			m := w.metrics(t, k.admin)
+			if cuts := m[`laneway_worker_injected_failures_total{type="lane"}`]; cuts == 0 || run.Raw.Requests != 96 || *run.Raw.WrongTokens != 0 {
+				t.Errorf("%v lanes were cut; %d answers, %d wrong tokens", cuts, run.Raw.Requests, *run.Raw.WrongTokens)
+			}
+			if moved := w.metrics(t, f.admin)["laneway_streams_moved_total"]; moved == 0 {
+				t.Error("no stream has moved")
+			}
+			k.kill()
+		})
+	}
+}
+
+// TestKilledOnPurpose: a worker process that is to kill itself does, and the load generator reports what became of its requests.
+func TestKilledOnPurpose(t *testing.T) {
+	w := newWorld(t)
+	doomed := w.startWorker(t, "doomed", 1, "--inter-token-latency=20ms", "--failure-injection-rate=1", "--failure-types=kill", "--seed=4").ready(t)
+	w.startWorker(t, "sane", 1, "--inter-token-latency=20ms").ready(t)
+	f := w.startFrontend(t, "--router=round-robin").serving(t)
+	f.sees(t, 2)
+	run, rows := f.startLoadgen(t, "loadgen", "--concurrency=8", "--request-count=40", "--warmup-request-count=0", "--osl=20", "--max-error-rate=1").report(t, 0)
+	if code := doomed.exit(t); code != -1 {
+		t.Errorf("the doomed process ends with exit code %d, expected a signal", code)
+	}
+	if run.Raw.Requests+run.Raw.Errors != 40 || run.Raw.Requests < 30 {
+		t.Errorf("%d complete, %d failed", run.Raw.Requests, run.Raw.Errors)
+	}
+	for i := range rows {
+		if r := &rows[i]; !r.OK() && r.Process != "doomed" && r.Process != "" {
+			t.Errorf("a request failed at the process that lives: %+v", r)
+		}
+	}
+}
+
+// TestFailuresAreReported: each type of failure on purpose shows in the report as what it is.
+func TestFailuresAreReported(t *testing.T) {
+	w := newWorld(t)
+	f := w.startFrontend(t, "--inactivity-timeout=1s", "--retry-limit=0").serving(t)
+	for _, c := range []struct {
+		kind, errorType string // of the row, "" for none
+		wrong           bool
+		code            int
+	}{
+		{"refuse", "overloaded_error", false, 2},
+		{"fail", "server_error", false, 2},
+		{"stall", "timeout", false, 2},
+		{"truncate", "", true, 2},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			k := w.startWorker(t, "fails-"+c.kind, 1, "--inter-token-latency=10ms", "--failure-injection-rate=1", "--failure-types="+c.kind).ready(t)
+			f.sees(t, 1)
+			run, rows := f.startLoadgen(t, "loadgen", "--concurrency=4", "--request-count=8", "--warmup-request-count=0", "--osl=10").report(t, c.code)
+			if n := w.metrics(t, k.admin)[fmt.Sprintf(`laneway_worker_injected_failures_total{type=%q}`, c.kind)]; n < 8 {
+				t.Errorf("the worker counts %v failures of 8", n)
+			}
+			for i := range rows {
+				if r := &rows[i]; r.ErrorType != c.errorType || (r.Wrong > 0) != c.wrong || r.OK() != (c.errorType == "") {
+					t.Errorf("row %+v", r)
+				}
+			}
+			if c.wrong != (run.Raw.WrongTokens != nil && *run.Raw.WrongTokens > 0) {
+				t.Errorf("raw %+v", run.Raw)
+			}
+			k.kill()
+			f.sees(t, 0)
+		})
+	}
+}
