@@ -123,11 +123,11 @@ func checkRows(dir string, run *Run) (errs []error) {
 	for i := range rows {
 		r := &rows[i]
 		if seen[r.ID] {
-			errs = append(errs, fmt.Errorf("%s: request %q stands twice", RowsFile, r.ID))
+			errs = append(errs, fmt.Errorf("%s: %w", RowsFile, &TwiceError{ID: r.ID}))
 		}
 		seen[r.ID] = true
 		if err := orderOf(r); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%s: %w", RowsFile, err))
 		}
 		if r.Phase != PhaseMeasured {
 			continue
@@ -162,7 +162,7 @@ func orderOf(r *Row) error {
 			continue
 		}
 		if t.v < prev {
-			return fmt.Errorf("%s: request %q has %s before %s", RowsFile, r.ID, t.name, name)
+			return &OrderError{ID: r.ID, Later: t.name, Before: name}
 		}
 		prev, name = t.v, t.name
 	}

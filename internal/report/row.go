@@ -1,12 +1,8 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"unicode/utf8"
 )
@@ -153,17 +149,26 @@ func ParseRow(line []byte) (Row, error) {
 	if err := json.Unmarshal(line, &j); err != nil {
 		return Row{}, err
 	}
-	if j.Phase != PhaseWarmup && j.Phase != PhaseMeasured {
-		return Row{}, fmt.Errorf("phase is %q, expected %q or %q", j.Phase, PhaseWarmup, PhaseMeasured)
-	}
-	if j.Ended == "" {
-		return Row{}, fmt.Errorf("request %q has no end", j.ID)
-	}
-	return Row{
+	r := Row{
 		ID: j.ID, Phase: j.Phase, Intended: orAbsent(j.Intended), Sent: orAbsent(j.Sent), First: orAbsent(j.First), Last: orAbsent(j.Last),
 		End: orAbsent(j.End), Status: j.Status, Ended: j.Ended, ErrorType: j.ErrorType, OutputTokens: orAbsent(j.OutputTokens),
 		Chunks: j.Chunks, Wrong: orAbsent(j.Wrong), Worker: j.Worker, Process: j.Process, Lane: j.Lane, Retries: j.Retries,
-	}, nil
+	}
+	return r, checkRow(&r)
+}
+
+// checkRow holds what every row has, and that no time or count is below zero: such a row would spoil the figures of all others.
+func checkRow(r *Row) error {
+	if r.Phase != PhaseWarmup && r.Phase != PhaseMeasured {
+		return fmt.Errorf("phase is %q, expected %q or %q", r.Phase, PhaseWarmup, PhaseMeasured)
+	}
+	if r.Ended == "" {
+		return fmt.Errorf("request %q has no end", r.ID)
+	}
+	if min(r.Intended, r.Sent, r.First, r.Last, r.End) < Absent || min(r.OutputTokens, r.Wrong) < Absent || min(r.Chunks, r.Retries, r.Status) < 0 {
+		return fmt.Errorf("request %q has a time or a count below zero", r.ID)
+	}
+	return nil
 }
 
 func orAbsent[T int | int64](p *T) T {
@@ -184,31 +189,3 @@ func (e *BadRow) Unwrap() error { return e.Err }
 
 // maxRowBytes bounds a line, so that a file that is no requests.jsonl ends the reading.
 const maxRowBytes = 1 << 20
-
-// ReadRows reads the rows of a run directory. bad lists the lines that could not be read; err is for the file as a whole.
-func ReadRows(dir string) (rows []Row, bad []*BadRow, err error) {
-	f, err := os.Open(filepath.Join(dir, RowsFile))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	return DecodeRows(f)
-}
-
-// DecodeRows is ReadRows from a reader.
-func DecodeRows(r io.Reader) (rows []Row, bad []*BadRow, err error) {
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 64<<10), maxRowBytes)
-	for n := 1; sc.Scan(); n++ {
-		if len(sc.Bytes()) == 0 {
-			continue
-		}
-		row, err := ParseRow(sc.Bytes())
-		if err != nil {
-			bad = append(bad, &BadRow{Line: n, Err: err})
-			continue
-		}
-		rows = append(rows, row)
-	}
-	return rows, bad, sc.Err()
-}

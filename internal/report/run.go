@@ -10,6 +10,7 @@ const (
 	RunFile        = "run.json"
 	RowsFile       = "requests.jsonl"
 	TimeseriesFile = "timeseries.csv"
+	HTMLFile       = "report.html"
 )
 
 // Marks: why a run's numbers must be read with care.
@@ -17,6 +18,7 @@ const (
 	MarkNotSteady      = "not steady"          // the busiest 2 s hold over 3 times the mean starts
 	MarkClientLimited  = "client-limited"      // the load generator's own scheduling delay p99 exceeds 5 ms
 	MarkMachineLimited = "machine-limited"     // all cores over 90% busy in the window
+	MarkSharedCores    = "shared cores"        // the load generator may run on the frontend's cores; its own work is then part of what it measures
 	MarkPartial        = "partial"             // ended before its request count or duration
 	MarkNoProof        = "no proof of transit" // the plane's counters do not hold the tokens; the run is invalid
 )
@@ -54,6 +56,7 @@ type Environment struct {
 	RmemMax              *int64            `json:"rmem_max,omitempty"`
 	WmemMax              *int64            `json:"wmem_max,omitempty"`
 	MTU                  *int              `json:"mtu,omitempty"`
+	Netns                bool              `json:"netns,omitempty"` // the processes ran in network namespaces of their own
 	TCPCongestionControl string            `json:"tcp_congestion_control,omitempty"`
 	Sockets              []Socket          `json:"sockets,omitempty"`
 }
@@ -183,6 +186,12 @@ type Process struct {
 	Requests          *int     `json:"requests,omitempty"`
 	MeanFirstResponse *float64 `json:"mean_first_response_ms,omitempty"`
 	Holder            *bool    `json:"holder,omitempty"`
+	// MetricFirstResponse is the mean of the worker process's own laneway_worker_time_to_first_response_seconds over MetricResponses responses of
+	// the whole run, warm-up included. It is measured at the engine, so it has no part of the frontend or the network in it.
+	MetricFirstResponse *float64 `json:"metric_first_response_ms,omitempty"`
+	MetricResponses     *int64   `json:"metric_responses,omitempty"`
+	// GOMAXPROCS is how many threads the process may run Go code on at once.
+	GOMAXPROCS *int `json:"gomaxprocs,omitempty"`
 }
 
 // Client is the load generator's judgement of itself.

@@ -12,7 +12,7 @@ const msec = int64(time.Millisecond)
 // row makes a complete measured request that was sent at start ms and took these times (ms) to the first and last of n tokens.
 func row(id int, start, ttft, gen int64, n int) Row {
 	s := start * msec
-	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: s - msec, Sent: s, First: s + ttft*msec, Last: s + (ttft+gen)*msec,
+	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: max(0, s-msec), Sent: s, First: s + ttft*msec, Last: s + (ttft+gen)*msec,
 		End: s + (ttft+gen)*msec + msec, Status: 200, Ended: EndComplete, OutputTokens: n, Chunks: n, Wrong: 0}
 }
 
