@@ -21,6 +21,7 @@ type flags struct {
 	runs, workers, processes, concurrency, requests, warmup, isl, osl *int
 	ttft, itl, steadyAfter                                            *time.Duration
 	maxErrorRate                                                      *float64
+	netns                                                             *bool
 	router, natsURL, dir, binDir                                      *string
 	etcd                                                              *[]string
 }
@@ -39,6 +40,7 @@ func declare(app *cli.App) *flags {
 		[]string{string(responseplane.RouterLeastLoaded), string(responseplane.RouterRoundRobin), string(responseplane.RouterRandom)}, "how the frontend chooses the worker of a request")
 	f.ttft = g.Duration("time-to-first-token", 20*time.Millisecond, cli.Range(0, time.Hour), "prefill of the mock engines")
 	f.itl = g.Duration("inter-token-latency", 200*time.Millisecond, cli.Range(time.Millisecond, time.Hour), "interval of the mock engines' passes; the default keeps 2 cores under 90% busy")
+	f.netns = g.Bool("netns", false, "each process in a network namespace of its own, joined by a bridge at MTU 1500, so that UDP counters are one process's own (Linux, root)")
 	f.etcd = g.List("etcd-endpoints", nil, "etcd that runs already; empty = each run starts its own")
 	f.natsURL = g.Checked("nats-url", "", "URL", "NATS that runs already; empty = each run starts its own", validNATS)
 
@@ -74,6 +76,9 @@ func validNATS(s string) error {
 // loopback is where workers listen unless the user says otherwise: a cluster on one machine is nobody else's business.
 const loopback = "127.0.0.1:0"
 
+// anywhere is the same for workers that have a namespace each, which nobody else is in.
+const anywhere = ":0"
+
 // config is what the flags ask for.
 func (f *flags) config() cluster.Config {
 	plane := f.plane.Settings()
@@ -81,7 +86,7 @@ func (f *flags) config() cluster.Config {
 		Arms: plane.Planes, Runs: *f.runs,
 		Workers: *f.workers, Processes: *f.processes, Concurrency: *f.concurrency, Requests: *f.requests, Warmup: *f.warmup, ISL: *f.isl, OSL: *f.osl,
 		TTFT: *f.ttft, ITL: *f.itl, Router: *f.router, SteadyAfter: *f.steadyAfter, MaxErrorRate: *f.maxErrorRate,
-		BindAddr: loopback, ServerEndpoints: plane.ServerEndpoints,
+		BindAddr: loopback, Netns: *f.netns, ServerEndpoints: plane.ServerEndpoints,
 		Lanes: func(p string) int {
 			if n := plane.PlaneLanes()[p]; n > 0 {
 				return n
@@ -92,6 +97,9 @@ func (f *flags) config() cluster.Config {
 	}
 	if c.Warmup < 0 {
 		c.Warmup = c.Concurrency
+	}
+	if c.Netns {
+		c.BindAddr = anywhere
 	}
 	if f.app.Source("bind-addr") != cli.FromDefault {
 		c.BindAddr = plane.BindAddr

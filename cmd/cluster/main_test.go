@@ -57,6 +57,7 @@ func small(dir string, more ...string) []string {
 func TestBothArmsEndToEnd(t *testing.T) {
 	dir := t.TempDir()
 	before := children(t)
+	nothingIsLeft := remains(t)
 	code, stdout, stderr := runApp(small(dir, "--response-plane=tcp,quic", "--lanes=2")...)
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
@@ -64,6 +65,8 @@ func TestBothArmsEndToEnd(t *testing.T) {
 	if left := children(t); len(left) > len(before) {
 		t.Errorf("processes are left: %v", left)
 	}
+	// Of each of the two runs: etcd, NATS, two of the frontend, five of each worker process, and lanes on the run with QUIC.
+	nothingIsLeft(2 * (1 + 1 + 2 + 2*5))
 	for _, arm := range []string{"tcp", "quic"} {
 		at := filepath.Join(dir, arm+"-1")
 		if err := report.Check(at); err != nil {
@@ -117,7 +120,10 @@ func TestBadCommandLines(t *testing.T) {
 	}{
 		{[]string{"--response-plane=tcp,mux-tcp"}, `"mux-tcp" is not known: use tcp, tls, quic`},
 		{[]string{"--workers=3", "--processes=8"}, "--workers 3 is less than --processes 8"},
-		{[]string{"--netns"}, "there is no such flag"},
+		{[]string{"--netns", "--bind-addr=127.0.0.1:0"}, "--netns with --bind-addr 127.0.0.1:0: each namespace has an address of its own, so leave the host out"},
+		{[]string{"--netns", "--processes=1024", "--workers=1024"}, "--netns with --processes 1024: use at most 998"},
+		{[]string{"--netns", "--etcd-endpoints=https://etcd:2379"}, "--netns with --etcd-endpoints https://etcd:2379: only http:// can be reached"},
+		{[]string{"--netns", "--nats-url=tls://nats:4222"}, "--netns with --nats-url tls://nats:4222: only nats:// can be reached"},
 		{[]string{"--bin-dir=" + t.TempDir()}, "does not have the program mockworker"},
 		{[]string{"--nats-url=nats://127.0.0.1:1"}, "--nats-url"},
 	} {
@@ -164,6 +170,9 @@ func TestSettingsReachTheRuns(t *testing.T) {
 	if !slices.Equal(c.Arms, []string{"tcp", "quic"}) || c.Workers != 512 || c.Processes != 8 || c.Concurrency != 8192 || c.Requests != 12288 || c.Warmup != 8192 ||
 		c.ISL != 1024 || c.OSL != 256 || c.TTFT != 20*time.Millisecond || c.ITL != 200*time.Millisecond || c.Dir != "runs/" || len(c.PlaneArgs) != 0 || c.BindAddr != loopback {
 		t.Errorf("defaults %+v", c)
+	}
+	if c.Netns || parse("--netns").BindAddr != ":0" || !parse("--netns").Netns || parse("--netns", "--bind-addr=[::]:0").BindAddr != "[::]:0" {
+		t.Errorf("--netns gives %+v", parse("--netns"))
 	}
 	c = parse("--bind-addr=:7000", "--quic-lanes=3", "--udp-recv-buffer=1MiB", "--warmup-request-count=0")
 	if !slices.Equal(c.PlaneArgs, []string{"--quic-lanes=3", "--udp-recv-buffer=1MiB"}) || c.BindAddr != ":7000" || c.Warmup != 0 || c.Lanes("quic") != 3 || c.Lanes("tcp") != 1 {

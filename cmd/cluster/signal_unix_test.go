@@ -18,6 +18,7 @@ const patience = 9 * time.Minute
 
 func TestInterruptStopsTheRealCluster(t *testing.T) {
 	dir := t.TempDir()
+	nothingIsLeft := remains(t)
 	stdout, stderr := &lockedBuffer{}, &lockedBuffer{}
 	ended := make(chan int, 1)
 	go func() { // ends with the run
@@ -49,6 +50,7 @@ func TestInterruptStopsTheRealCluster(t *testing.T) {
 	if left := children(t); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
+	nothingIsLeft(1 + 1 + 2 + 2*5)
 	if strings.Contains(stderr.String(), "did not stop cleanly") {
 		t.Errorf("a process did not stop by itself\n%s", stderr)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/netns"
 )
 
 // tailLines is how many of a child's last log lines stand in an error.
@@ -26,6 +28,7 @@ type spec struct {
 	also io.Writer // gets its standard error too, when set
 	// died is called once, by the child's own goroutine, when it ends without stop having been called. Nil: its end is expected.
 	died func(*DiedError)
+	in   *netns.Node // the network namespace that it runs in; nil = ours
 }
 
 // DiedError says that a child ended, and what it said last.
@@ -98,7 +101,11 @@ func start(s spec) (*child, error) {
 		if tee != nil {
 			defer tee.Close()
 		}
-		if err := c.cmd.Start(); err != nil {
+		run := c.cmd.Start
+		if s.in != nil {
+			run = func() error { return s.in.Do(c.cmd.Start) }
+		}
+		if err := run(); err != nil {
 			started <- err
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/loadgen"
+	"github.com/laneway-ai/laneway/internal/netns"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 	// BindAddr is where the workers listen. A fixed port P gives process i the ports from P + i*ServerEndpoints on.
 	BindAddr        string
 	ServerEndpoints int
+	// Netns gives every process a network namespace of its own, joined by a bridge at MTU 1500. The host of BindAddr is then empty, or [::] for IPv6.
+	Netns bool
 	// Lanes is how many lanes a link has on a plane.
 	Lanes func(plane string) int
 
@@ -116,7 +119,7 @@ func (c Config) Validate() error {
 	if _, err := c.bindAddr(max(c.Processes-1, 0)); err != nil {
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkNetns())...)
 }
 
 // engines is how many workers process i holds: as even as can be.
@@ -146,7 +149,9 @@ func (c Config) bindAddr(i int) (string, error) {
 	if port == 0 {
 		return c.BindAddr, nil
 	}
-	port += i * c.ServerEndpoints
+	if !c.Netns { // each namespace has all ports
+		port += i * c.ServerEndpoints
+	}
 	if last := port + c.ServerEndpoints - 1; last > 65535 {
 		return "", fmt.Errorf("--bind-addr %s: %d processes with %d endpoints each end at port %d: use a lower port, or 0", c.BindAddr, c.Processes, c.ServerEndpoints, last)
 	}
@@ -163,7 +168,11 @@ func (c Config) checkMachine() error {
 		lanes = max(lanes, c.Lanes(a))
 	}
 	need := c.Concurrency + max(c.Processes*lanes, c.ServerEndpoints) + spareFiles
-	return errors.Join(cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)), loadgen.CheckPorts(c.Concurrency), c.checkPorts())
+	network := c.checkPorts
+	if c.Netns { // whose ports are all free
+		network = netns.Check
+	}
+	return errors.Join(cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)), loadgen.CheckPorts(c.Concurrency), network())
 }
 
 // checkPorts looks whether the fixed ports of --bind-addr are free.

@@ -17,6 +17,9 @@ import (
 // pollEvery is how often a state is looked at that nobody announces.
 const pollEvery = 50 * time.Millisecond
 
+// httpTimeout bounds one request to a process of the run.
+const httpTimeout = 5 * time.Second
+
 // NotReadyError says which part of the cluster did not come up.
 type NotReadyError struct {
 	What string // "worker-3 did not come up within 90s"
@@ -129,7 +132,7 @@ const maxView = 64 << 20
 
 // ready waits until the frontend can reach every worker.
 func (s *session) ready(deadline time.Time) error {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: 5 * time.Second}
+	client := s.httpClient()
 	defer client.CloseIdleConnections()
 	var last planeView
 	var lastErr error

@@ -145,7 +145,13 @@ func (s *session) run() (*Outcome, error) {
 // bringUp starts all but the load and waits until the frontend reaches every worker.
 func (s *session) bringUp() error {
 	s.say("starting etcd, NATS, %d worker processes and the frontend; logs: %s", s.cfg.Processes, s.logs)
+	if err := s.makeNetwork(); err != nil {
+		return err
+	}
 	if err := s.startServers(); err != nil {
+		return err
+	}
+	if err := s.offer(); err != nil {
 		return err
 	}
 	if err := s.startWorkers(); err != nil {
@@ -181,7 +187,7 @@ func (s *session) writeInfo() (string, error) {
 	config["warmup_request_count"] = s.cfg.Warmup
 	b, err := json.MarshalIndent(map[string]any{
 		"config":      config,
-		"environment": report.Environment{Revision: s.cfg.Programs.Revision},
+		"environment": report.Environment{Revision: s.cfg.Programs.Revision, Netns: s.net != nil},
 	}, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("run info: %w", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/devserver"
+	"github.com/laneway-ai/laneway/internal/netns"
 )
 
 // session is everything that one run has started. It belongs to one goroutine; only fail is called by others.
@@ -34,6 +35,9 @@ type session struct {
 	workers   []*child
 	frontend  *child
 	loadgen   *child
+
+	net      *netns.Network // nil without --netns
+	forwards []*netns.Forwarder
 
 	frontendHTTP, frontendAdmin string
 	workerAdmins                []string
@@ -73,7 +77,7 @@ func (s *session) say(format string, a ...any) {
 func (s *session) died(err *DiedError) { s.fail(err) }
 
 func (s *session) spec(name, path string, args ...string) spec {
-	return spec{name: name, path: path, args: args, env: s.env, log: filepath.Join(s.logs, name+".log"), died: s.died}
+	return spec{name: name, path: path, args: args, env: s.env, log: filepath.Join(s.logs, name+".log"), died: s.died, in: s.node(name)}
 }
 
 // startServers starts those of etcd and NATS that the user did not name.
@@ -133,17 +137,20 @@ func (s *session) discoveryArgs() []string {
 // what is still open.
 const stopDrain = 5 * time.Second
 
+// workerName is the name of a worker process.
+func workerName(i int) string { return fmt.Sprintf("worker-%d", i) }
+
 func (s *session) startWorkers() error {
 	s.workers, s.workerAdmins = make([]*child, s.cfg.Processes), make([]string, s.cfg.Processes)
 	for i := range s.workers {
-		bind, err := s.cfg.bindAddr(i)
+		bind, err := s.workerBind(i)
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("worker-%d", i)
+		name := workerName(i)
 		args := append(s.discoveryArgs(), "--name="+name, "--worker-id-prefix="+name, fmt.Sprintf("--num-workers=%d", s.cfg.engines(i)),
 			// Consecutive seeds spread the passes of the processes best.
-			fmt.Sprintf("--seed=%d", i+1), "--admin-addr=127.0.0.1:0", "--bind-addr="+bind,
+			fmt.Sprintf("--seed=%d", i+1), "--admin-addr="+s.address(name), "--bind-addr="+bind,
 			fmt.Sprintf("--output-tokens=%d", s.cfg.OSL), "--time-to-first-token="+s.cfg.TTFT.String(), "--inter-token-latency="+s.cfg.ITL.String(),
 			"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
 		sp := s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)
@@ -156,9 +163,10 @@ func (s *session) startWorkers() error {
 }
 
 func (s *session) startFrontend() (err error) {
-	args := append(s.discoveryArgs(), "--name=frontend", "--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--router="+s.cfg.Router,
+	at := s.address(nodeFrontend)
+	args := append(s.discoveryArgs(), "--name=frontend", "--http-addr="+at, "--admin-addr="+at, "--router="+s.cfg.Router,
 		"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
-	s.frontend, err = start(s.spec("frontend", s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...))
+	s.frontend, err = start(s.spec(nodeFrontend, s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...))
 	return err
 }
 
@@ -172,14 +180,14 @@ func (s *session) startLoadgen(info string) (err error) {
 	for _, a := range s.workerAdmins {
 		args = append(args, "--metrics-url=http://"+a+"/metrics")
 	}
-	sp := s.spec("loadgen", c.Programs.Loadgen, args...)
+	sp := s.spec(nodeLoadgen, c.Programs.Loadgen, args...)
 	sp.died = nil // its end is the end of the run
 	sp.also = &prefixed{w: c.Progress, prefix: s.name + ": "}
 	s.loadgen, err = start(sp)
 	return err
 }
 
-// close stops everything in order: the load, the frontend, the workers, the servers; so nobody loses a peer that it still uses. It joins all of it
+// close stops everything in order: the load, the frontend, the workers, the network, the servers; so nobody loses a peer that it still uses. It joins all of it
 // and returns what did not stop as it should.
 func (s *session) close() error {
 	var errs []error
@@ -200,6 +208,7 @@ func (s *session) close() error {
 	}
 	wg.Wait()
 	errs = append(errs, stopped...)
+	errs = append(errs, s.closeNetwork())
 	for _, v := range s.servers {
 		errs = append(errs, v.shut())
 	}
