@@ -52,7 +52,7 @@ func TestKilledOnPurpose(t *testing.T) {
 // TestFailuresAreReported: each type of failure on purpose shows in the report as what it is.
 func TestFailuresAreReported(t *testing.T) {
 	w := newWorld(t)
-	f := w.startFrontend(t, "--inactivity-timeout=1s", "--retry-limit=0").serving(t)
+	f := w.startFrontend(t, "--inactivity-timeout=1s", "--first-token-timeout=1s", "--retry-limit=0").serving(t)
 	for _, c := range []struct {
 		kind, errorType string // of the row, "" for none
 		wrong           bool
