@@ -28,7 +28,11 @@ func secretsMatch(k *outLink, h *wire.HelloBody) bool {
 // readHello reads the first record of a lane, exactly. A GOAWAY in its place is a *goAwayError.
 func readHello(conn transport.Conn) (*wire.HelloBody, error) {
 	var head [wire.HeaderSize]byte
-	if _, err := readFull(conn, head[:]); err != nil {
+	n, err := readFull(conn, head[:])
+	if other := notALane(conn, head[:n]); other != nil {
+		return nil, other
+	}
+	if err != nil {
 		return nil, fmt.Errorf("mux: read HELLO: %w", err)
 	}
 	h := wire.ParseHeader(head[:])
@@ -54,6 +58,20 @@ func readHello(conn transport.Conn) (*wire.HelloBody, error) {
 		return nil, err
 	}
 	return &hello, nil
+}
+
+// notALane looks at the first bytes of a lane of plane tcp: a peer of plane tls begins with a record of TLS, a ClientHello or the
+// alert that answers what it cannot read. No record of ours begins so. nil says that it may be a lane.
+func notALane(conn transport.Conn, head []byte) error {
+	const alert, handshake = 21, 22
+	if len(head) < 3 || head[0] != alert && head[0] != handshake || head[1] != 3 {
+		return nil
+	}
+	info := conn.Info()
+	return &transport.ProtocolError{
+		Address: info.Remote.String(), Want: "a lane of plane " + info.Plane, Got: fmt.Sprintf("a record of TLS (% x)", head),
+		Err: &wire.Error{Kind: wire.Kind(head[0]), Reason: "came before HELLO"}, // so that the peer is answered
+	}
 }
 
 // readFull fills b; the end of the stream before it is full is io.ErrUnexpectedEOF.

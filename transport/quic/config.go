@@ -18,6 +18,7 @@
 package quic
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +47,10 @@ const (
 type Config struct {
 	// Identity is what this node proves.
 	Identity *transport.Identity
+	// Authority, if set, is CA mode: certificates of an authority instead of pins.
+	Authority *transport.Authority
+	// Curves are the key exchanges, the best first; empty means X25519.
+	Curves []tls.CurveID
 	// RecvBuffer and SendBuffer are SO_RCVBUF and SO_SNDBUF in bytes of each socket; 0 means 8 MiB and 4 MiB. The kernel
 	// clamps them to net.core.rmem_max and wmem_max; a socket that gets less is warned about.
 	RecvBuffer, SendBuffer int
@@ -100,6 +105,11 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("quic: handshake timeout %v is negative (0 = %v)", c.HandshakeTimeout, DefaultHandshakeTimeout))
 	}
 	return errors.Join(errs...)
+}
+
+// security is what the handshakes show and demand.
+func (c Config) security() transport.Security {
+	return transport.Security{Identity: c.Identity, Authority: c.Authority, Curves: c.Curves}
 }
 
 func (c Config) withDefaults() Config {

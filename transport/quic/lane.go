@@ -41,14 +41,14 @@ type lane struct {
 var _ transport.Conn = (*lane)(nil)
 
 func newLane(t *Transport, conn *quicgo.Conn, stream *quicgo.Stream, index int) (*lane, error) {
-	id, err := transport.PeerID(conn.ConnectionState().TLS)
+	id, proven, err := t.cfg.security().Peer(conn.ConnectionState().TLS, conn.RemoteAddr().String())
 	if err != nil {
 		return nil, err
 	}
 	return &lane{
 		t: t, conn: conn, stream: stream, gone: make(chan struct{}),
 		info: transport.ConnInfo{
-			Plane: t.Plane(), Local: conn.LocalAddr(), Remote: conn.RemoteAddr(), Peer: id, Proven: true, Lane: index,
+			Plane: t.Plane(), Local: conn.LocalAddr(), Remote: conn.RemoteAddr(), Peer: id, Proven: proven, Lane: index,
 		},
 	}, nil
 }
@@ -128,7 +128,7 @@ func (l *lane) mapped(err error) error {
 	if l.gate.Closed() {
 		return transport.ErrClosed
 	}
-	return err
+	return l.t.explained(err, l.info.Remote.String()) // a refused client learns it after its handshake
 }
 
 // Info implements transport.Conn.

@@ -30,6 +30,10 @@ type endpoint struct {
 	sock *socket
 	tr   *quicgo.Transport
 	ln   *quicgo.Listener
+
+	mu      sync.Mutex
+	closed  bool
+	watches sync.WaitGroup // reports of watch that run; Add under mu while not closed
 }
 
 // listener accepts on all endpoints of a node.
@@ -92,15 +96,54 @@ func (t *Transport) open(ctx context.Context, addr string) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	tr := t.over(s)
-	ln, err := tr.Listen(transport.ServerTLS(t.cfg.Identity), t.quicConfig(s.recvGranted))
+	e := &endpoint{sock: s, tr: t.over(s)}
+	e.tr.ConnContext = func(ctx context.Context, from *quicgo.ClientInfo) (context.Context, error) {
+		e.watch(t, ctx, from.RemoteAddr.String())
+		return ctx, nil
+	}
+	e.ln, err = e.tr.Listen(t.cfg.security().Server(), t.quicConfig(s.recvGranted))
 	if err != nil {
-		tr.Close()
+		e.tr.Close()
 		s.Close()
 		return nil, err
 	}
 	t.settle(s)
-	return &endpoint{sock: s, tr: tr, ln: ln}, nil
+	return e, nil
+}
+
+// watch reports a connection whose handshake fails: quic-go's Accept shows only those that are through it. ctx ends with the
+// connection.
+func (e *endpoint) watch(t *Transport, ctx context.Context, peer string) {
+	context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		closed := e.closed
+		if !closed {
+			e.watches.Add(1)
+		}
+		e.mu.Unlock()
+		if closed {
+			return
+		}
+		defer e.watches.Done()
+		bad, ok := errors.AsType[*quicgo.TransportError](context.Cause(ctx))
+		if !ok || !bad.ErrorCode.IsCryptoError() {
+			return
+		}
+		t.tally.AcceptErrors.Add(1)
+		t.seldom.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer,
+			"err", t.explained(bad, peer))
+	})
+}
+
+// close ends the endpoint with all its connections.
+func (e *endpoint) close() {
+	e.ln.Close()
+	e.tr.Close()
+	e.sock.Close()
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.watches.Wait()
 }
 
 // Accept implements transport.Listener.
@@ -149,9 +192,7 @@ func (ln *listener) Close() error {
 
 func (ln *listener) closeEndpoints() {
 	for _, e := range ln.endpoints {
-		e.ln.Close()
-		e.tr.Close()
-		e.sock.Close()
+		e.close()
 	}
 }
 

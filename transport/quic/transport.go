@@ -124,7 +124,7 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 		cfg.Tracer = nil
 	}
 	tr := t.over(s)
-	conn, err := tr.Dial(ctx, remote, transport.ClientTLS(t.cfg.Identity, req), cfg)
+	conn, err := tr.Dial(ctx, remote, t.cfg.security().Client(req), cfg)
 	if err != nil {
 		tr.Close()
 		s.Close()
@@ -160,8 +160,8 @@ func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, t
 
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
-	if wrong, ok := errors.AsType[*transport.IdentityError](err); ok {
-		return wrong
+	if known := base.Explained(t.explained(err, req.Address)); known != nil {
+		return known
 	}
 	if t.ctx.Err() != nil {
 		return transport.ErrClosed
@@ -178,7 +178,7 @@ func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, er
 	case bounded && time.Now().After(until):
 		err = context.DeadlineExceeded // seen before the context's own timer
 	case errors.As(err, &idle), errors.As(err, &handshake), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		err = fmt.Errorf("no answer within %v: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
+		err = fmt.Errorf("no answer within %v, either nothing speaks QUIC there or UDP is blocked on the way: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
 	}
 	return fmt.Errorf("transport: dial %s lane %d at %s: %w", t.Plane(), req.Lane, req.Address, err)
 }

@@ -1,10 +1,11 @@
-// Package tcp is the plane of TCP lanes, plain (plane tcp) or with TLS 1.3 and pinned certificates (plane tls).
+// Package tcp is the plane of TCP lanes, plain (plane tcp) or with TLS 1.3 (plane tls).
 //
 // A lane is one TCP connection. Plain TCP proves no identity and protects nothing. Multipath TCP and kernel keep-alives are
 // off: the mux has its own sign of life.
 package tcp
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,10 @@ const (
 type Config struct {
 	// Identity is what this node proves on plane tls; required there, not used on plain TCP.
 	Identity *transport.Identity
+	// Authority, if set, is CA mode: certificates of an authority instead of pins; plane tls only.
+	Authority *transport.Authority
+	// Curves are the key exchanges of plane tls, the best first; empty means X25519.
+	Curves []tls.CurveID
 	// TLS makes the plane tls.
 	TLS bool
 	// RecvBuffer and SendBuffer are SO_RCVBUF and SO_SNDBUF in bytes, set on listeners before listen (accepted sockets
@@ -44,6 +49,9 @@ func (c Config) Validate() error {
 	if c.TLS && c.Identity == nil {
 		errs = append(errs, errors.New("tcp: plane tls needs an Identity: make one with transport.NewIdentity"))
 	}
+	if !c.TLS && c.Authority != nil {
+		errs = append(errs, errors.New("tcp: an Authority is for plane tls: plain TCP shows and checks no certificate"))
+	}
 	for _, b := range []struct {
 		name string
 		n    int
@@ -59,4 +67,9 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("tcp: handshake timeout %v is negative (0 = %v)", c.HandshakeTimeout, DefaultHandshakeTimeout))
 	}
 	return errors.Join(errs...)
+}
+
+// security is what the handshakes of plane tls show and demand.
+func (c Config) security() transport.Security {
+	return transport.Security{Identity: c.Identity, Authority: c.Authority, Curves: c.Curves}
 }

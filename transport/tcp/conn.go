@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
+	"time"
 
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
@@ -38,15 +40,62 @@ func (c *conn) handshake(ctx context.Context, tc *tls.Conn) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("TLS handshake: %w", err)
+		return c.explained(fmt.Errorf("TLS handshake: %w", err))
 	}
-	id, err := transport.PeerID(tc.ConnectionState())
+	id, proven, err := c.t.cfg.security().Peer(tc.ConnectionState(), c.info.Remote.String())
 	if err != nil {
 		return err
 	}
 	c.tls, c.rw = tc, tc
-	c.info.Peer, c.info.Proven = id, true
+	c.info.Peer, c.info.Proven = id, proven
 	return nil
+}
+
+// explained turns an error of crypto/tls into one that says what was expected and what came, where that is known.
+func (c *conn) explained(err error) error {
+	address := c.info.Remote.String()
+	if other, ok := errors.AsType[tls.RecordHeaderError](err); ok && other.Conn != nil { // the first bytes that came
+		return &transport.ProtocolError{Address: address, Want: "TLS", Got: fmt.Sprintf("the bytes % x, which are not TLS", other.RecordHeader[:]), Err: err}
+	}
+	return c.t.cfg.security().Explain(err, address, remoteAlert(err))
+}
+
+// remoteAlert is the alert that the peer sent, nil if the error is another one. crypto/tls wraps a number of a type that
+// it does not export.
+func remoteAlert(err error) *tls.AlertError {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" {
+		return nil
+	}
+	v := reflect.ValueOf(op.Err)
+	if v.Kind() != reflect.Uint8 {
+		return nil
+	}
+	a := tls.AlertError(v.Uint())
+	return &a
+}
+
+// notTLS is what a peer that does not speak TLS is answered, so that it too sees what it has reached: the alert protocol_version
+// and the end.
+var notTLS = []byte{21, 3, 3, 0, 2, 2, 70, 21, 3, 3, 0, 2, 1, 0}
+
+// partTime bounds how long a lane that failed its handshake may take to say so.
+const partTime = time.Second
+
+// part ends a lane that failed its handshake. An abort could overtake the alert that tells the peer why, so this side says that it
+// is through, and waits for the peer to go, a second at most. The context ends the wait.
+func (c *conn) part(ctx context.Context, failed error) {
+	defer context.AfterFunc(ctx, c.abort)()
+	if other, ok := errors.AsType[*transport.ProtocolError](failed); ok {
+		if _, ok := errors.AsType[tls.RecordHeaderError](other.Err); ok {
+			_ = c.raw.SetWriteDeadline(time.Now().Add(partTime))
+			_, _ = c.raw.Write(notTLS)
+		}
+	}
+	_ = c.raw.CloseWrite()
+	_ = c.raw.SetReadDeadline(time.Now().Add(partTime))
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.raw, 1<<20))
+	c.abort()
 }
 
 // Read implements transport.Conn.
@@ -122,6 +171,9 @@ func (c *conn) mapped(err error) error {
 	}
 	if c.gate.Closed() || errors.Is(err, net.ErrClosed) {
 		return transport.ErrClosed
+	}
+	if c.tls != nil {
+		return c.explained(err) // in TLS 1.3 a refused client learns it after its handshake
 	}
 	return err
 }

@@ -99,9 +99,9 @@ func (t *Transport) dial(outer context.Context, req transport.DialRequest) (*con
 	raw.SetNoDelay(true)
 	c := newConn(t, raw, req.Lane)
 	if t.cfg.TLS {
-		tc := tls.Client(raw, transport.ClientTLS(t.cfg.Identity, req))
+		tc := tls.Client(raw, t.cfg.security().Client(req))
 		if err := c.handshake(ctx, tc); err != nil {
-			c.abort()
+			c.part(ctx, err)
 			return nil, t.dialError(outer, req, err)
 		}
 	}
@@ -114,13 +114,13 @@ func (t *Transport) dial(outer context.Context, req transport.DialRequest) (*con
 
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
-	if wrong, ok := errors.AsType[*transport.IdentityError](err); ok {
-		return wrong
+	if known := base.Explained(err); known != nil {
+		return known
 	}
 	if t.ctx.Err() != nil {
 		return transport.ErrClosed
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
+	if op, ok := err.(*net.OpError); ok {
 		err = op.Err // without the address, which stands below
 	}
 	until, bounded := ctx.Deadline()
