@@ -54,7 +54,17 @@ func (s planeStream) OnRecords(sink func([][]byte, error) bool) {
 	})
 }
 
-var _ httpfront.SinkStream = planeStream{}
+// OnPass implements httpfront.PassStream.
+func (s planeStream) OnPass(sink func(httpfront.Pass, [][]byte, error) bool) {
+	s.Response.OnPass(func(pass *responseplane.Pass, recs [][]byte, err error) bool {
+		if err != nil {
+			err = endError(err)
+		}
+		return sink(pass, recs, err)
+	})
+}
+
+var _ httpfront.PassStream = planeStream{}
 
 // NodeName is the worker process's name, or its identity when it has none.
 func (s planeStream) NodeName() string {

@@ -29,6 +29,10 @@ type debugView struct {
 		Reachable int `json:"reachable"`
 		Vanished  int `json:"vanished"` // their record has gone; not among the known
 	} `json:"workers"`
+	OutPath struct {
+		InForce string `json:"in_force"`              // pull, inline or io_uring
+		NoRing  string `json:"no_io_uring,omitempty"` // why not, where it was wanted
+	} `json:"out_path"`
 	Models     []string                     `json:"models"`
 	WorkerList []responseplane.WorkerStatus `json:"worker_list"`
 	Sockets    []report.Socket              `json:"sockets"`
@@ -43,6 +47,10 @@ func debugPlane(s settings, p plane, front *httpfront.Server) http.Handler {
 			Sockets: sockets(s.name, state.Sockets), Config: s.values}
 		if err := front.Ready(); err != nil {
 			v.Ready, v.Reason = false, err.Error()
+		}
+		path, why := front.OutPath()
+		if v.OutPath.InForce = string(path); why != nil {
+			v.OutPath.NoRing = why.Error()
 		}
 		for _, k := range state.Workers {
 			if k.Vanished {

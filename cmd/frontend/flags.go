@@ -59,10 +59,14 @@ func declare(app *cli.App) *flags {
 	f.overloadStatus = g.Enum("overload-status", "429", []string{"429", "503", "529"}, "HTTP status of a request that is turned away because too much is going on")
 	f.sseKeepAlive = g.Duration("sse-keepalive", 15*time.Second, cli.Range(10*time.Millisecond, time.Hour).OrZero("never"), "after so much silence a stream gets a comment line, so that proxies keep it open")
 
-	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), []string{string(httpfront.OutAuto), string(httpfront.OutPull)}, "who writes a stream's tokens to its client: auto has the lane that brings them do it where the client takes them at once, and wakes nobody; pull always wakes the request's goroutine")
+	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), outPaths(), "who writes a stream's tokens to its client: inline has the lane that brings them do it where the client takes them at once, and wakes nobody; io_uring does the same with one system call for all tokens of a read (Linux; HTTP/1 without TLS, other connections as inline); auto is io_uring where the kernel allows it, else inline; pull always wakes the request's goroutine")
 
 	f.plane = planeflags.Register(app, planeflags.Options{})
 	return f
+}
+
+func outPaths() []string {
+	return []string{string(httpfront.OutAuto), string(httpfront.OutPull), string(httpfront.OutInline), string(httpfront.OutRing)}
 }
 
 func routers() []string {

@@ -2,13 +2,24 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/outpath"
+	"github.com/laneway-ai/laneway/internal/outpath/outpathtest"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -16,9 +27,20 @@ import (
 // order, whoever wrote it.
 func TestManyStreamsAtOnce(t *testing.T) {
 	const streams, tokens = 64, 1000
-	for _, c := range []struct{ plane, path string }{{transport.PlaneTCP, "auto"}, {transport.PlaneQUIC, "auto"}, {transport.PlaneTCP, "pull"}} {
+	auto := "inline"
+	if ringsAllowed() {
+		auto = "io_uring"
+	}
+	for _, c := range []struct{ plane, path, inForce string }{{transport.PlaneTCP, "auto", auto}, {transport.PlaneQUIC, "auto", auto},
+		{transport.PlaneTCP, "inline", "inline"}, {transport.PlaneTCP, "io_uring", "io_uring"}, {transport.PlaneTCP, "pull", "pull"}} {
 		t.Run(c.plane+" "+c.path, func(t *testing.T) {
+			if c.path == "io_uring" && auto != c.path {
+				t.Skip("this kernel does not let this process use io_uring")
+			}
 			p, _ := cluster(t, c.plane, "--out-path="+c.path)
+			if path, _ := p.outPath(); path != c.inForce {
+				t.Errorf("/debug/plane says that the out path is %q, expected %q", path, c.inForce)
+			}
 			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`, modelSteps, tokens)
 			p.client.Timeout = 4 * patience // the race detector on a busy machine
 			var clients sync.WaitGroup
@@ -37,9 +59,11 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			}
 			clients.Wait()
 			_, metrics := p.get(p.admin + "/metrics")
-			none := strings.Contains(metrics, `laneway_frontend_event_writes_total{path="inline"} 0`+"\n")
-			if none != (c.path == "pull") {
-				t.Errorf("no inline writes: %v", none)
+			for _, path := range []string{"inline", "io_uring"} { // pull there is always: the first token
+				none := strings.Contains(metrics, fmt.Sprintf("laneway_frontend_event_writes_total{path=%q} 0\n", path))
+				if none != (path != c.inForce) {
+					t.Errorf("no %s writes: %v", path, none)
+				}
 			}
 			if want := fmt.Sprintf(`laneway_frontend_output_tokens_total{model="steps"} %d`, streams*tokens); !strings.Contains(metrics, want+"\n") {
 				t.Errorf("/metrics lacks %s", want)
@@ -54,6 +78,67 @@ func TestManyStreamsAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// outPath is what /debug/plane says of it.
+func (p *program) outPath() (inForce, noRing string) {
+	p.t.Helper()
+	_, body := p.get(p.admin + "/debug/plane")
+	var v debugView
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		p.t.Fatal(err)
+	}
+	return v.OutPath.InForce, v.OutPath.NoRing
+}
+
+func ringsAllowed() bool {
+	var pool outpath.Batches
+	defer pool.Close()
+	return pool.Probe() == nil
+}
+
+// TestOutPathInASandbox runs the program in a child to which the kernel refuses io_uring: auto serves without, io_uring is an error that
+// names the flag.
+func TestOutPathInASandbox(t *testing.T) {
+	const child = "LANEWAY_TEST_SANDBOX"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOutPathInASandbox$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if err := outpathtest.ForbidRings(); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t)
+	if path, why := p.outPath(); path != "inline" || why == "" {
+		t.Errorf("/debug/plane says %q, %q", path, why)
+	}
+	p.plane.records <- " a"
+	p.plane.records <- " b"
+	close(p.plane.records)
+	if body, err := io.ReadAll(p.post(streaming).Body); err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+		t.Errorf("%s %v", body, err)
+	}
+	p.signal()
+	if err := p.end(); err != nil {
+		t.Error(err)
+	}
+	played := newPlayedPlane()
+	err := run(t.Context(), slog.New(slog.DiscardHandler), parse(t, "--out-path=io_uring"), func(context.Context, *slog.Logger, settings, prometheus.Registerer) (plane, error) {
+		return openPlane{played}, nil
+	})
+	var fe *cli.FlagError
+	if !errors.As(err, &fe) || fe.Flag != "out-path" || !errors.Is(err, httpfront.ErrNoRing) || !strings.Contains(err.Error(), "--out-path auto") {
+		t.Errorf("--out-path=io_uring: %v", err)
+	}
+	select {
+	case <-played.closed:
+	default:
+		t.Error("the plane was not closed")
 	}
 }
 

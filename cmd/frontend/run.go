@@ -67,6 +67,9 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	}
 	defer also(p.Close)
 	front, err := httpfront.New(s.httpConfig(p, log, metrics))
+	if errors.Is(err, httpfront.ErrNoRing) {
+		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath, Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, httpfront.OutAuto)}
+	}
 	if err != nil {
 		return err
 	}
@@ -87,6 +90,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	defer also(watch.Close)
 	watch.Ready("serving on " + l.Addr().String())
 	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.disco.Namespace, "planes", s.plane.Planes)
+	logOutPath(log, front)
 
 	select {
 	case <-ctx.Done():
@@ -117,6 +121,16 @@ func drain(log *slog.Logger, s settings, p plane, front *httpfront.Server) error
 		err = errors.Join(err, fmt.Errorf("%d open responses did not end within --drain-timeout %v and were cut", cut, s.drainTimeout))
 	}
 	return err
+}
+
+// logOutPath says how tokens get to the clients.
+func logOutPath(log *slog.Logger, front *httpfront.Server) {
+	path, why := front.OutPath()
+	attrs := []any{"path", string(path)}
+	if why != nil {
+		attrs = append(attrs, "no_io_uring", why)
+	}
+	log.Info("out path", attrs...)
 }
 
 func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Registerer) httpfront.Config {

@@ -62,9 +62,9 @@ func (c Config) Validate() error {
 		}
 	}
 	switch c.OutPath {
-	case "", OutAuto, OutInline, OutPull:
+	case "", OutAuto, OutRing, OutInline, OutPull:
 	default:
-		bad("OutPath is %q, expected %q, %q or %q", c.OutPath, OutAuto, OutInline, OutPull)
+		bad("OutPath is %q, expected %q, %q, %q or %q", c.OutPath, OutAuto, OutPull, OutInline, OutRing)
 	}
 	switch c.OverloadStatus {
 	case 0, 429, 503, 529:

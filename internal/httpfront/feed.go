@@ -9,11 +9,13 @@ import (
 type OutPath string
 
 const (
-	// OutAuto has the goroutine that brings the records write them where that can be done without waiting: over HTTP/1 (with and without
-	// TLS), for streams that are a SinkStream, to clients that take their bytes. Everything else is pulled.
-	// For a PassStream, over HTTP/1 without TLS, all writes of a pass are sent by one submission to an io_uring where the kernel allows it.
+	// OutAuto is OutRing where the kernel has io_uring and lets it be used, else OutInline. New finds out.
 	OutAuto OutPath = "auto"
-	// OutInline is OutAuto without io_uring.
+	// OutRing is OutInline, with all writes of a pass sent by one submission to an io_uring: for a PassStream, over HTTP/1 without TLS.
+	// Everything else is written one by one, or pulled, as by OutInline.
+	OutRing OutPath = "io_uring"
+	// OutInline has the goroutine that brings the records write them where that can be done without waiting: over HTTP/1 (with and without
+	// TLS), for streams that are a SinkStream, to clients that take their bytes. Everything else is pulled.
 	OutInline OutPath = "inline"
 	// OutPull wakes the request's goroutine for the records.
 	OutPull OutPath = "pull"

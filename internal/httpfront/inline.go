@@ -36,7 +36,7 @@ type inline struct {
 // newInline sets the stream's sink.
 func newInline(x *exchange, stream SinkStream, conn *outpath.Conn) *inline {
 	p := &inline{x: x, stream: stream, conn: conn, wake: make(chan struct{}, 1)}
-	if s, ok := stream.(PassStream); ok && x.server.cfg.OutPath == OutAuto {
+	if s, ok := stream.(PassStream); ok && x.server.cfg.OutPath == OutRing {
 		p.signal = p.notify
 		s.OnPass(p.passSink)
 	} else {
@@ -177,9 +177,11 @@ func (p *inline) took(recs [][]byte, end error, b *outpath.Batch) (all, more boo
 	if x.wait != nil {
 		x.wait.wrote(now)
 	}
-	x.server.metrics.inline.Inc()
 	if b != nil {
+		x.server.metrics.ring.Inc()
 		b.End(p.signal)
+	} else {
+		x.server.metrics.inline.Inc()
 	}
 	if n < len(recs) || p.failed != nil {
 		p.written = n

@@ -26,7 +26,7 @@ type metrics struct {
 	duration     *prometheus.HistogramVec
 	tokens       *prometheus.CounterVec
 	slow         prometheus.Counter
-	inline       prometheus.Counter // of writes
+	inline, ring prometheus.Counter // of writes
 	pulled       prometheus.Counter
 
 	models sync.Map // model -> *modelMetrics; only models that a worker serves get in
@@ -60,8 +60,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m.slow = prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "slow_clients_total",
 		Help: "Clients that were cut because they took no bytes for the write timeout. They count as disconnected too."})
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "event_writes_total",
-		Help: "Writes of events to clients: inline by the goroutine that brought them, or pull by the request's own."}, []string{"path"})
-	m.inline, m.pulled = writes.WithLabelValues("inline"), writes.WithLabelValues("pull")
+		Help: "Writes of events to clients: inline or io_uring by the goroutine that brought them, one by one or those of a read together, or pull by the request's own."}, []string{"path"})
+	m.inline, m.ring, m.pulled = writes.WithLabelValues("inline"), writes.WithLabelValues("io_uring"), writes.WithLabelValues("pull")
 	var errs []error
 	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens, m.slow, writes} {
 		errs = append(errs, reg.Register(c))

@@ -18,8 +18,8 @@ import (
 //
 //	go test -run '^$' -bench OutPath -benchtime 50000x -count 3 ./internal/httpfront
 func BenchmarkOutPath(b *testing.B) {
-	for _, path := range []OutPath{OutPull, OutInline, OutAuto} {
-		if path == OutAuto {
+	for _, path := range []OutPath{OutPull, OutInline, OutRing} {
+		if path == OutRing {
 			needRing(b)
 		}
 		b.Run(string(path), func(b *testing.B) { benchOutPath(b, path) })

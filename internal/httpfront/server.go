@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/openai"
@@ -37,7 +38,7 @@ type Server struct {
 	http    *http.Server
 	keeper  *keeper
 	batches outpath.Batches
-	noRing  sync.Once
+	noRing  atomic.Pointer[error] // why there are no batches though they are wanted
 	start   time.Time
 	cut     context.CancelCauseFunc // ends every request's context
 
@@ -51,7 +52,7 @@ type Server struct {
 	modelsAt time.Time
 }
 
-// New checks cfg and registers the metrics. Close must be called.
+// New checks cfg, finds the out path and registers the metrics. OutRing where there is none is ErrNoRing. Close must be called.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -63,6 +64,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	base, cut := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, log: cfg.Logger, metrics: m, start: time.Now(), cut: cut, idle: make(chan struct{})}
+	if err := s.chooseOutPath(); err != nil {
+		cut(nil)
+		return nil, err
+	}
 	s.keeper = newKeeper(cfg.KeepAlive)
 	s.http = &http.Server{
 		Handler:           s,
@@ -161,20 +166,6 @@ func (s *Server) Close() error {
 	s.keeper.close()
 	_ = s.batches.Close()
 	return err
-}
-
-// batch is the pass's batch, nil when there are none.
-func (s *Server) batch(pass Pass) *outpath.Batch {
-	if b, ok := pass.Value().(*outpath.Batch); ok {
-		return b
-	}
-	b, err := s.batches.Get()
-	if err != nil {
-		s.noRing.Do(func() { s.log.Info("events are written one by one: no io_uring", "error", err) })
-		return nil
-	}
-	pass.Defer(b, b.Done())
-	return b
 }
 
 // admit takes a place for a request, or says why there is none. release gives it back.

@@ -187,7 +187,8 @@ type Batches struct {
 	err  error // there are none any more
 }
 
-var errClosed = errors.New("outpath: the batches are closed")
+// ErrBatchesClosed is why a pool that was closed has no batch.
+var ErrBatchesClosed = errors.New("outpath: the batches are closed")
 
 // Get returns a batch, or why there is none: the kernel or a sandbox does not allow it, which is found out once.
 func (p *Batches) Get() (*Batch, error) {
@@ -216,6 +217,20 @@ func (p *Batches) Get() (*Batch, error) {
 	return b, nil
 }
 
+// Probe says why batches cannot be had or do not work here, nil if they do: it makes one and sends a byte with it. The kernel may lack
+// io_uring or its send, and a sandbox may forbid it.
+func (p *Batches) Probe() error {
+	b, err := p.Get()
+	if err != nil {
+		return err
+	}
+	if err = b.ring.probe(b.arena); err != nil {
+		p.fail(err)
+	}
+	p.put(b)
+	return err
+}
+
 func (p *Batches) put(b *Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,7 +251,7 @@ func (p *Batches) fail(err error) {
 
 // Close gives back all batches, those in use when they are finished. Idempotent.
 func (p *Batches) Close() error {
-	p.fail(errClosed)
+	p.fail(ErrBatchesClosed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, b := range p.free {

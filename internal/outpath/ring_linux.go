@@ -126,6 +126,25 @@ func (r *ring) submit(n int, done func(user uint64, res int32)) error {
 	return nil
 }
 
+// probe sends a byte to a socket of its own. Kernels before 5.6 have the ring but not this kind of send.
+func (r *ring) probe(arena []byte) error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("outpath: socketpair: %w", err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	var result int32
+	r.send(fds[0], arena[:1], 0)
+	if err := r.submit(1, func(_ uint64, res int32) { result = res }); err != nil {
+		return err
+	}
+	if result < 0 {
+		return fmt.Errorf("outpath: send by io_uring: %w", unix.Errno(-result))
+	}
+	return nil
+}
+
 func (r *ring) close() error {
 	if r.mem != nil {
 		_ = unix.Munmap(r.mem)

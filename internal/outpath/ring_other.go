@@ -11,4 +11,5 @@ func newArena(int) ([]byte, error)                  { return nil, errors.ErrUnsu
 func freeArena([]byte)                              {}
 func (*ring) send(int, []byte, uint64)              {}
 func (*ring) submit(int, func(uint64, int32)) error { return errors.ErrUnsupported }
+func (*ring) probe([]byte) error                    { return errors.ErrUnsupported }
 func (*ring) close() error                          { return nil }
