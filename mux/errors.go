@@ -83,9 +83,10 @@ const (
 	deathRefused   = "refused"   // the peer sent GOAWAY with a reason
 	deathMoved     = "moved"     // the frontend has moved the lane's streams elsewhere
 	deathHandshake = "handshake" // before it was up
+	deathReplaced  = "replaced"  // its link has gone to another plane, and its last stream has ended
 )
 
-var deathReasons = []string{deathClosed, deathPeer, deathSilent, deathProtocol, deathRefused, deathMoved, deathHandshake}
+var deathReasons = []string{deathClosed, deathPeer, deathSilent, deathProtocol, deathRefused, deathMoved, deathHandshake, deathReplaced}
 
 // laneError says why a lane died.
 type laneError struct {

@@ -3,6 +3,7 @@ package mux
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,6 @@ type inLink struct {
 	recv       *Receiver
 	peer       *peer
 	id         uint64
-	plane      string
 	ownSecret  [16]byte
 	peerSecret [16]byte
 	maxStreams int
@@ -41,6 +41,15 @@ type inLink struct {
 	draining bool
 	reason   string // why it was lost
 	gone     bool
+
+	plane    string   // of the lanes that are dialled
+	current  *laneSet // those lanes
+	fellBack error    // why the link is not on the first plane that both sides have, nil when it is
+	leaving  bool     // it is being closed because nobody uses it
+	usedAt   int64    // node time of the last tick that found it in use
+	usedUpTo uint64   // number at that time
+
+	idle chan struct{} // capacity 1: nobody has used the link for long
 }
 
 // slotArray is one page of the slot table.
@@ -79,7 +88,7 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.gone || len(k.lanes) == 0:
+	case k.gone || k.leaving || len(k.lanes) == 0:
 		return nil, fmt.Errorf("%w: to node %s: no lane is up", ErrNoLink, k.peer.id)
 	case k.draining:
 		return nil, fmt.Errorf("%w: node %s", ErrDraining, k.peer.id)
@@ -140,13 +149,19 @@ func (k *inLink) takeIndex() (uint32, bool) {
 	return k.top, true
 }
 
-// emptiest is the lane with the fewest open streams, and of those the one that has carried the fewest bytes. The lock is
-// held and a lane is up.
+// emptiest is the lane with the fewest open streams, and of those the one that has carried the fewest bytes. Lanes that are let
+// go are the last choice. The lock is held and a lane is up.
 func (k *inLink) emptiest() *lane {
-	best := k.lanes[0]
-	for _, l := range k.lanes[1:] {
+	var best *lane
+	better := func(l *lane) bool {
+		if a, b := l.leaving.Load(), best.leaving.Load(); a != b {
+			return b
+		}
 		a, b := l.open.Load(), best.open.Load()
-		if a < b || a == b && l.bytesIn.Load() < best.bytesIn.Load() {
+		return a < b || a == b && l.bytesIn.Load() < best.bytesIn.Load()
+	}
+	for _, l := range k.lanes {
+		if best == nil || better(l) {
 			best = l
 		}
 	}
@@ -167,13 +182,21 @@ func (k *inLink) release(s *InStream, l *lane) {
 	k.live--
 }
 
-// laneUp adds a lane and gives it the streams that have none.
-func (k *inLink) laneUp(l *lane) bool {
+// laneUp adds a lane of a set, unless the link is lost or has left the set.
+func (k *inLink) laneUp(s *laneSet, l *lane) bool {
 	k.mu.Lock()
-	if k.gone {
+	if k.gone || k.leaving || k.current != s {
 		k.mu.Unlock()
 		return false
 	}
+	k.add(l)
+	k.mu.Unlock()
+	l.flush(writeUrgent)
+	return true
+}
+
+// add adds a lane and gives it the streams that have none; it must be flushed then. The lock is held.
+func (k *inLink) add(l *lane) {
 	k.lanes = append(k.lanes, l)
 	k.downAt = 0
 	if k.stranded > 0 {
@@ -184,21 +207,20 @@ func (k *inLink) laneUp(l *lane) bool {
 		})
 		k.stranded = 0
 	}
-	k.mu.Unlock()
-	l.flush(writeUrgent)
-	return true
+}
+
+// remove takes a lane out of those that are up. The lock is held.
+func (k *inLink) remove(l *lane) {
+	if i := slices.Index(k.lanes, l); i >= 0 {
+		k.lanes = slices.Delete(k.lanes, i, i+1)
+	}
 }
 
 // laneDown takes a dead lane out and moves its streams. It is the last act of the lane's reader, so what the lane had
 // brought is in the streams, and each knows how far it got.
 func (k *inLink) laneDown(l *lane, why *laneError) {
 	k.mu.Lock()
-	for i, o := range k.lanes {
-		if o == l {
-			k.lanes = append(k.lanes[:i], k.lanes[i+1:]...)
-			break
-		}
-	}
+	k.remove(l)
 	if len(k.lanes) == 0 && k.downAt == 0 {
 		k.downAt = k.now()
 	}
@@ -383,5 +405,12 @@ func later(at int64, by time.Duration) int64 {
 func (k *inLink) up() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.lanes) > 0 && !k.gone
+	return len(k.lanes) > 0 && !k.gone && !k.leaving
+}
+
+// mints says whether the link takes new streams.
+func (k *inLink) mints() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.lanes) > 0 && !k.gone && !k.leaving && !k.draining
 }

@@ -66,6 +66,8 @@ type lane struct {
 	pinged   atomic.Int64 // node time of the last PING
 	ponged   atomic.Int64 // node time of the PING that the last PONG answers
 	rtt      atomic.Int64 // nanoseconds, 0 = not known
+	leaving  atomic.Bool  // its link has gone to another plane: it takes no new streams
+	restAt   int64        // of a leaving lane, for the ticker: since when nothing is open or waits; 0 = something is
 
 	bytesIn, bytesOut     atomic.Uint64
 	recordsIn, recordsOut atomic.Uint64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,10 +24,14 @@ type Receiver struct {
 	committed  atomic.Int64 // windows given
 	serial     atomic.Uint64
 	linkNumber atomic.Uint64
+	dialing    chan struct{} // places of the gate
+	files      files
+	network    string // transport.LocalNetwork
 
 	mu        sync.Mutex
 	peers     map[transport.NodeID]*peer
-	unclaimed map[[16]byte]*OpenStream // open terms that may be claimed
+	refused   map[transport.NodeID]Peer // those that AddPeer refused
+	unclaimed map[[16]byte]*OpenStream  // open terms that may be claimed
 	draining  bool
 	closing   bool
 }
@@ -36,6 +41,9 @@ type Peer struct {
 	ID     transport.NodeID
 	Name   string
 	Planes []PeerPlane
+	// Network is what the node says that its transport.LocalNetwork is, "" when it does not: its loopback addresses are
+	// dialled only if it is this process's too.
+	Network string
 }
 
 // PeerPlane is one plane of a peer and its endpoints.
@@ -50,7 +58,9 @@ type PeerState struct {
 	Name  string
 	Up    bool   // a lane is up
 	Plane string // of the link, when there is one
-	Lanes int    // lanes that are up
+	// Fallback is why the link is not on the first plane that both sides have, nil when it is.
+	Fallback error
+	Lanes    int // lanes that are up
 	// Streams is how many slots are taken.
 	Streams int
 	// Draining: the node takes no new streams.
@@ -70,7 +80,8 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer), unclaimed: make(map[[16]byte]*OpenStream)}
+	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer), refused: make(map[transport.NodeID]Peer),
+		unclaimed: make(map[[16]byte]*OpenStream), dialing: make(chan struct{}, maxDials), network: transport.LocalNetwork()}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.node.init(cfg)
 	r.stats.init()
@@ -78,27 +89,35 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 	return r, nil
 }
 
-// AddPeer adds a node, or replaces what is known of its planes, and dials it in the background. It fails when no plane of
-// the node is one of this Receiver's.
+// AddPeer adds a node, or replaces what is known of its planes, and dials it in the background. It fails with a
+// *NoPlaneError when no plane of the node is one of this Receiver's, and with a *NoAddressError when nobody can be reached
+// at any address of those. Such a node stands among Peers with the error until it is added again or removed.
 func (r *Receiver) AddPeer(p Peer) error {
 	if p.ID.IsZero() {
 		return errors.New("mux: a peer needs an ID")
 	}
-	if len(r.shared(p)) == 0 {
-		return &NoPlaneError{Peer: p.ID, Theirs: planeNames(p), Ours: r.planeNames()}
-	}
+	usable := len(r.shared(p)) > 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closing {
 		return ErrClosed
 	}
-	if old := r.peers[p.ID]; old != nil {
-		old.update(p)
-		return nil
+	old := r.peers[p.ID]
+	if old != nil {
+		old.update(p) // an open link goes on whatever the record says
 	}
-	n := newPeer(r, p)
-	r.peers[p.ID] = n
-	r.wg.Go(n.run)
+	if !usable {
+		if old == nil {
+			r.refused[p.ID] = p
+		}
+		return r.unusable(p)
+	}
+	delete(r.refused, p.ID)
+	if old == nil {
+		n := newPeer(r, p)
+		r.peers[p.ID] = n
+		r.wg.Go(n.run)
+	}
 	return nil
 }
 
@@ -127,7 +146,7 @@ func (r *Receiver) planeNames() (names []string) {
 	return names
 }
 
-// route is a transport and the peer's endpoints on its plane.
+// route is a transport and the peer's endpoints on its plane that can be dialled.
 type route struct {
 	transport transport.Transport
 	endpoints []string
@@ -137,12 +156,71 @@ type route struct {
 func (r *Receiver) shared(p Peer) (routes []route) {
 	for _, t := range r.transports {
 		for _, q := range p.Planes {
-			if q.Plane == t.Plane() && len(q.Endpoints) > 0 {
-				routes = append(routes, route{t, q.Endpoints})
+			if q.Plane != t.Plane() {
+				continue
+			}
+			var good []string
+			for _, a := range q.Endpoints {
+				if r.checkAddress(p, a) == nil {
+					good = append(good, a)
+				}
+			}
+			if len(good) > 0 {
+				routes = append(routes, route{t, good})
 			}
 		}
 	}
 	return routes
+}
+
+// NoAddressError says that nobody can be reached at any address of a node on a plane that both sides have.
+type NoAddressError struct {
+	Peer    transport.NodeID
+	Refused []*transport.AddressError
+}
+
+func (e *NoAddressError) Error() string {
+	return fmt.Sprintf("mux: node %s has no address that this node can dial: %v", e.Peer, errors.Join(e.Unwrap()...))
+}
+
+// Unwrap gives the *transport.AddressErrors.
+func (e *NoAddressError) Unwrap() (errs []error) {
+	for _, a := range e.Refused {
+		errs = append(errs, a)
+	}
+	return errs
+}
+
+// checkAddress says why an address of a node is not dialled.
+func (r *Receiver) checkAddress(p Peer, address string) *transport.AddressError {
+	var bad *transport.AddressError
+	if errors.As(transport.CheckAddress(address), &bad) || errors.As(transport.CheckLoopback(address, p.Network, r.network), &bad) {
+		return bad
+	}
+	return nil
+}
+
+// badAddresses are those of the planes that both sides have.
+func (r *Receiver) badAddresses(p Peer) (bad []*transport.AddressError) {
+	for _, q := range p.Planes {
+		if !slices.Contains(r.planeNames(), q.Plane) {
+			continue
+		}
+		for _, a := range q.Endpoints {
+			if err := r.checkAddress(p, a); err != nil {
+				bad = append(bad, err)
+			}
+		}
+	}
+	return bad
+}
+
+// unusable says why a node without a route has none.
+func (r *Receiver) unusable(p Peer) error {
+	if bad := r.badAddresses(p); len(bad) > 0 {
+		return &NoAddressError{Peer: p.ID, Refused: bad}
+	}
+	return &NoPlaneError{Peer: p.ID, Theirs: planeNames(p), Ours: r.planeNames()}
 }
 
 // RemovePeer forgets a node: its streams end as lost and its lanes close. It waits for the lanes' goroutines.
@@ -150,6 +228,7 @@ func (r *Receiver) RemovePeer(id transport.NodeID) {
 	r.mu.Lock()
 	p := r.peers[id]
 	delete(r.peers, id)
+	delete(r.refused, id)
 	r.mu.Unlock()
 	if p != nil {
 		p.stop()
@@ -182,17 +261,25 @@ func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, o MintOptions)
 	case p == nil:
 		return nil, fmt.Errorf("%w: node %s is not known", ErrNoLink, id)
 	}
-	if r.cfg.OnDemand {
-		p.demand()
-		if err := p.await(ctx); err != nil {
-			return nil, err
+	for {
+		if r.cfg.OnDemand {
+			if err := p.await(ctx); err != nil {
+				return nil, err
+			}
 		}
+		k := p.link.Load()
+		if k == nil {
+			if r.cfg.OnDemand && ctx.Err() == nil {
+				continue // it has just been closed
+			}
+			return nil, fmt.Errorf("%w: to node %s: %v", ErrNoLink, id, p.state().Err)
+		}
+		in, err := k.mint(o)
+		if r.cfg.OnDemand && errors.Is(err, ErrNoLink) && ctx.Err() == nil {
+			continue
+		}
+		return in, err
 	}
-	k := p.link.Load()
-	if k == nil {
-		return nil, fmt.Errorf("%w: to node %s: %v", ErrNoLink, id, p.state().Err)
-	}
-	return k.mint(o)
 }
 
 // Await waits until a lane to the node is up.
@@ -201,7 +288,6 @@ func (r *Receiver) Await(ctx context.Context, id transport.NodeID) error {
 	if p == nil {
 		return fmt.Errorf("%w: node %s is not known", ErrNoLink, id)
 	}
-	p.demand()
 	return p.await(ctx)
 }
 
@@ -222,11 +308,23 @@ func (r *Receiver) commit() (int, error) {
 
 // State describes one peer.
 func (r *Receiver) State(id transport.NodeID) (PeerState, bool) {
-	p := r.peer(id)
-	if p == nil {
+	if p := r.peer(id); p != nil {
+		return p.state(), true
+	}
+	r.mu.Lock()
+	p, ok := r.refused[id]
+	r.mu.Unlock()
+	if !ok {
 		return PeerState{}, false
 	}
-	return p.state(), true
+	return PeerState{ID: p.ID, Name: p.Name, Err: r.unusable(p)}, true
+}
+
+// refusedPeers are the nodes that AddPeer refused.
+func (r *Receiver) refusedPeers() []Peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.refused))
 }
 
 // suspectFor is how long a node whose record has gone may take to answer.
@@ -271,6 +369,9 @@ func (r *Receiver) Peers() []PeerState {
 	for _, p := range r.snapshotPeers() {
 		all = append(all, p.state())
 	}
+	for _, p := range r.refusedPeers() {
+		all = append(all, PeerState{ID: p.ID, Name: p.Name, Err: r.unusable(p)})
+	}
 	slices.SortFunc(all, func(a, b PeerState) int { return slices.Compare(a.ID[:], b.ID[:]) })
 	return all
 }
@@ -289,6 +390,12 @@ func (r *Receiver) tick(now, last int64, late time.Duration) {
 		if k.downAt != 0 {
 			k.downAt += int64(late)
 		}
+		if k.live > 0 || k.number != k.usedUpTo {
+			k.usedAt, k.usedUpTo = now, k.number
+		} else {
+			k.usedAt += int64(late)
+		}
+		unused := r.cfg.OnDemand && now-k.usedAt >= int64(onDemandIdle)
 		expired := k.downAt != 0 && now-k.downAt >= int64(max(r.cfg.ResumeTimeout, time.Millisecond))
 		k.mu.Unlock()
 		if times {
@@ -297,6 +404,10 @@ func (r *Receiver) tick(now, last int64, late time.Duration) {
 		for _, l := range lanes {
 			l.flushDue(now)
 			l.watch(now, late, true)
+		}
+		k.letGo(lanes, now)
+		if unused {
+			signal(k.idle)
 		}
 		if k.confirmed(lanes, now, late) {
 			k.lose("the worker's record has gone and it does not answer")
@@ -341,7 +452,7 @@ func (r *Receiver) Close() error {
 	first := !r.closing
 	r.closing = true
 	peers, unclaimed := r.peers, r.unclaimed
-	r.peers, r.unclaimed = map[transport.NodeID]*peer{}, map[[16]byte]*OpenStream{}
+	r.peers, r.refused, r.unclaimed = map[transport.NodeID]*peer{}, map[transport.NodeID]Peer{}, map[[16]byte]*OpenStream{}
 	r.mu.Unlock()
 	for _, s := range unclaimed {
 		_ = s.Close()
@@ -368,7 +479,17 @@ func (r *Receiver) Close() error {
 func (r *Receiver) Stats() Stats {
 	st := r.stats.snapshot()
 	st.CommittedBytes = r.committed.Load()
+	st.AddressesRefused = make(map[string]uint64)
+	refuse := func(p Peer) {
+		for _, bad := range r.badAddresses(p) {
+			st.AddressesRefused[bad.Reason]++
+		}
+	}
+	for _, p := range r.refusedPeers() {
+		refuse(p)
+	}
 	for _, p := range r.snapshotPeers() {
+		refuse(p.description())
 		k := p.link.Load()
 		if k == nil {
 			continue

@@ -180,6 +180,7 @@ type Stats struct {
 	Lanes            []LaneStats           // those that are up
 	Planes           map[string]PlaneStats // totals, dead lanes included
 	Fallbacks        []Fallback
+	AddressesRefused map[string]uint64 // Receiver: addresses of known nodes that are not dialled, by reason
 }
 
 // LaneStats describes one lane that is up.
@@ -191,6 +192,7 @@ type LaneStats struct {
 	Serial     uint64
 	Local      string
 	Remote     string
+	Leaving    bool // its link has gone to another plane; it ends with its last stream
 	Streams    int64
 	QueueBytes int
 	RTT        time.Duration // of the last PING, 0 = none yet (measured by Receivers)
@@ -231,7 +233,7 @@ func (l *lane) snapshot(peer transport.NodeID, name string) LaneStats {
 	queued := l.queued
 	l.mu.Unlock()
 	s := LaneStats{
-		Peer: peer, PeerName: name, Plane: l.info.Plane, Lane: l.index, Serial: l.serial, Streams: l.open.Load(), QueueBytes: queued,
+		Peer: peer, PeerName: name, Plane: l.info.Plane, Lane: l.index, Serial: l.serial, Leaving: l.leaving.Load(), Streams: l.open.Load(), QueueBytes: queued,
 		RTT: time.Duration(l.rtt.Load()), BytesIn: l.bytesIn.Load(), BytesOut: l.bytesOut.Load(),
 		RecordsIn: l.recordsIn.Load(), RecordsOut: l.recordsOut.Load(),
 	}

@@ -1,0 +1,201 @@
+package mux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+const (
+	// hedgeAfter is how long an endpoint may take to answer before the next one of the same node is tried beside it: a
+	// port that is blocked says nothing.
+	hedgeAfter = time.Second
+	// maxDials bounds the dials of a Receiver in their first gateFor. A frontend that starts beside a thousand workers makes
+	// their handshakes in turns, so that none takes so long that it looks dead; a host that does not answer holds up
+	// nobody for longer.
+	maxDials = 64
+	gateFor  = 250 * time.Millisecond
+)
+
+// gate waits for a place among the dials that begin. The caller calls pass when its dial is over.
+func (r *Receiver) gate(ctx context.Context) (pass func(), err error) {
+	select {
+	case r.dialing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t := time.AfterFunc(gateFor, func() { <-r.dialing })
+	return func() {
+		if t.Stop() {
+			<-r.dialing
+		}
+	}, nil
+}
+
+// errRefusedEverywhere says that every endpoint of the peer refused a connection.
+var errRefusedEverywhere = errors.New("every endpoint refused the connection")
+
+func isRefusedEverywhere(err error) bool { return errors.Is(err, errRefusedEverywhere) }
+
+// dial brings one lane up: it tries the endpoint that is the lane's own, then the others in turn, and does the handshake. A
+// later attempt begins one endpoint later. The timeout counts from when the dial has its turn.
+func (k *inLink) dial(r route, index, attempt int, timeout time.Duration) (*lane, error) {
+	plane := r.transport.Plane()
+	if err := k.recv.files.take(k.recv, plane, index); err != nil {
+		return nil, err
+	}
+	l, err := k.dialTimed(r, index, attempt, timeout)
+	if err != nil {
+		k.recv.files.give(plane)
+		return nil, k.recv.files.explain(k.recv, err)
+	}
+	return l, nil
+}
+
+func (k *inLink) dialTimed(r route, index, attempt int, timeout time.Duration) (*lane, error) {
+	pass, err := k.recv.gate(k.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer pass()
+	ctx, cancel := context.WithTimeout(k.ctx, timeout)
+	defer cancel()
+	conn, err := k.connect(ctx, r, index, attempt)
+	if err != nil {
+		return nil, err
+	}
+	l, err := k.greet(ctx, conn, index)
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%s %s: %w", r.transport.Plane(), conn.Info().Remote, err)
+	}
+	return l, nil
+}
+
+// connect opens a connection to the first endpoint that answers. Each has hedgeAfter for itself.
+func (k *inLink) connect(ctx context.Context, r route, index, attempt int) (transport.Conn, error) {
+	type answer struct {
+		conn transport.Conn
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	n := len(r.endpoints)
+	offset := int(k.cfg.ID[0])<<8 | int(k.cfg.ID[1])
+	answers := make(chan answer, n)
+	begun, pending := 0, 0
+	begin := func() {
+		address := r.endpoints[(offset+index+attempt+begun)%n]
+		begun++
+		pending++
+		go func() {
+			conn, err := r.transport.Dial(ctx, transport.DialRequest{Address: address, Peer: k.peer.id, Lane: index})
+			if err != nil {
+				err = fmt.Errorf("%s %s: %w", r.transport.Plane(), address, err)
+			}
+			answers <- answer{conn, err}
+		}()
+	}
+	defer func() { // the losers end with ctx; joined here
+		cancel()
+		for range pending {
+			if a := <-answers; a.conn != nil {
+				_ = a.conn.Close()
+			}
+		}
+	}()
+	hedge := time.NewTimer(hedgeAfter)
+	defer hedge.Stop()
+	refused := 0
+	var errs []error
+	begin()
+	for pending > 0 {
+		select {
+		case a := <-answers:
+			pending--
+			if a.err == nil {
+				return a.conn, nil
+			}
+			errs = append(errs, a.err)
+			if errors.Is(a.err, syscall.ECONNREFUSED) {
+				refused++
+			}
+			var identity *transport.IdentityError
+			if errors.As(a.err, &identity) || ctx.Err() != nil {
+				return nil, errors.Join(errs...)
+			}
+		case <-hedge.C:
+		}
+		if begun < n {
+			begin()
+			hedge.Reset(hedgeAfter)
+		}
+	}
+	if refused == n {
+		errs = append(errs, errRefusedEverywhere)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// greet does the handshake of a dialled lane.
+func (k *inLink) greet(ctx context.Context, conn transport.Conn, index int) (*lane, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	serial := k.recv.serial.Add(1)
+	own := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: k.cfg.ID, Link: k.id, Lane: uint16(index),
+		Serial: serial, OwnSecret: k.ownSecret, PeerSecret: k.peerSecret}
+	if _, err := conn.Write(wire.AppendHello(nil, &own)); err != nil {
+		stop()
+		return nil, fmt.Errorf("mux: send HELLO: %w", err)
+	}
+	hello, err := readHello(conn)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, ctx.Err())
+	}
+	if _, err := wire.MeetVersion(hello.Lowest, hello.Highest); err != nil {
+		stop()
+		return nil, err
+	}
+	if transport.NodeID(hello.Node) != k.peer.id {
+		stop()
+		return nil, &transport.IdentityError{Address: conn.Info().Remote.String(), Want: k.peer.id, Got: hello.Node}
+	}
+	if hello.PeerSecret != k.ownSecret || hello.Link != k.id || hello.Serial != serial {
+		stop()
+		return nil, &wire.Error{Kind: wire.Hello, Reason: "answers another HELLO"}
+	}
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	k.mu.Lock()
+	if k.peerSecret == ([16]byte{}) {
+		k.peerSecret = hello.OwnSecret
+		k.maxStreams = int(min(hello.MaxStreams, wire.MaxIndex))
+	}
+	k.mu.Unlock()
+	l := newLane(&k.recv.node, conn, index, serial)
+	l.start()
+	return l, nil
+}
+
+// evidence says why a failed dial means that the link is lost, "" while it may come back: no lane is up, and another node
+// answers, or the peer does not know the link. That nobody listens on any port of a plane says so only together with the
+// other planes.
+func (k *inLink) evidence(err error) string {
+	if k.up() {
+		return ""
+	}
+	var identity *transport.IdentityError
+	var away *goAwayError
+	switch {
+	case errors.As(err, &identity):
+		return identity.Error()
+	case errors.As(err, &away) && (away.code == wire.AwayUnknownLink || away.code == wire.AwayClosing):
+		return away.Error()
+	}
+	return ""
+}
