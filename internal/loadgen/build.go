@@ -12,13 +12,6 @@ import (
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
-// clientLimit is the schedule delay p99 past which a run is marked client-limited, and machineLimit the share of the least busy core past
-// which it is marked machine-limited.
-const (
-	clientLimit  = 5 * time.Millisecond
-	machineLimit = 0.9
-)
-
 // build makes the report.
 func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool) (*report.Run, []report.Second, error) {
 	rows := col.rows
@@ -57,22 +50,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 		return nil, nil, err
 	}
 
-	if d := local.delays; d.TotalCount() > 0 {
-		p99 := time.Duration(d.ValueAtPercentile(99))
-		run.Client.ScheduleDelayP99 = report.Ptr(float64(p99) / 1e6)
-		run.Client.Limited = p99 > clientLimit
-	}
-	if report.NotSteady(rows) {
-		run.Mark(report.MarkNotSteady)
-	}
-	if run.Client.Limited {
-		run.Mark(report.MarkClientLimited)
-	}
-	if len(windows) > 0 {
-		if least, ok := fig.window(new(report.Window), windows[len(windows)-1]); ok && least > machineLimit {
-			run.Mark(report.MarkMachineLimited)
-		}
-	}
+	e.judge(run, c, local, fig, rows, windows)
 	if interrupted || (e.cfg.Requests > 0 && e.cfg.Duration == 0 && state.measured < e.cfg.Requests) {
 		run.Mark(report.MarkPartial)
 	}
