@@ -54,7 +54,7 @@ func (d *Dir) Flush() {
 	}
 }
 
-// Finish closes requests.jsonl and writes timeseries.csv and run.json.
+// Finish closes requests.jsonl and writes timeseries.csv, run.json and report.html.
 func (d *Dir) Finish(run *Run, series []Second) error {
 	d.Flush()
 	err := errors.Join(d.err, d.rows.Close())
@@ -73,13 +73,16 @@ func (d *Dir) Abandon() error {
 	return err
 }
 
-// WriteRun writes run.json into dir, whole or not at all. The starter of a run uses it to add what only it knows.
+// WriteRun writes run.json into dir, whole or not at all, and report.html to go with it. The starter of a run uses it to add what only it knows.
 func WriteRun(dir string, run *Run) error {
 	b, err := json.MarshalIndent(run, "", "  ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", RunFile, err)
 	}
-	return writeFile(filepath.Join(dir, RunFile), append(b, '\n'))
+	if err := writeFile(filepath.Join(dir, RunFile), append(b, '\n')); err != nil {
+		return err
+	}
+	return WriteHTML(dir)
 }
 
 func writeFile(path string, b []byte) error {

@@ -38,7 +38,7 @@ func TestPlainRowsReadAsJSON(t *testing.T) {
 		if s.plain(line, new(Row)) {
 			plain++
 		}
-		for range 20_000 {
+		for range 4_000 {
 			b := bytes.Clone(line)
 			i := rng.IntN(len(b))
 			switch rng.IntN(3) {
