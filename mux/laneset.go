@@ -100,7 +100,7 @@ func (k *inLink) fallBack(set *laneSet, first error) (*laneSet, *lane) {
 		if k.onItsPlane() || k.isLost() { // the plane's own lanes have come back
 			return nil, nil
 		}
-		l, err := k.dial(r, 0, 0, timeoutOf(i, len(routes)))
+		l, err := k.dial(r, 0, 0, fallbackAfter)
 		if err == nil {
 			next := k.newSet(r.transport.Plane())
 			if !k.adopt(next, l, true) {
