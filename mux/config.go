@@ -31,6 +31,9 @@ type Config struct {
 	MaxReplay int64
 	// MaxRecord is the longest record that a Receiver assembles, 16 MiB by default.
 	MaxRecord int
+	// ShrinkThreshold is the size past which a stream's buffer that a large record has grown is given back once the record is
+	// taken: 1 MiB by default, 64 KiB to 1 GiB.
+	ShrinkThreshold int
 	// MaxStreams is how many streams a Sender allows on a link: 65,536 by default, up to 16,777,215.
 	MaxStreams int
 	// MaxLinks is how many links a Sender keeps, 1,024 by default.
@@ -68,6 +71,7 @@ const (
 	DefaultMaxBuffered = 1 << 30
 	DefaultMaxReplay   = 1 << 30
 	DefaultMaxRecord   = 16 << 20
+	DefaultShrink      = 1 << 20
 	DefaultMaxStreams  = 65536
 	DefaultMaxLinks    = 1024
 	DefaultKeepAlive   = 5 * time.Second
@@ -76,6 +80,8 @@ const (
 	DefaultResume      = 10 * time.Second
 	DefaultGapMax      = 2 * time.Millisecond
 	MaxLanes           = 16
+	MinShrink          = 64 << 10
+	MaxShrink          = 1 << 30
 )
 
 // holdMargin is by how much a worker waits longer than a frontend may take to come back.
@@ -120,6 +126,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	number(&c.Window, DefaultWindow, wire.MinWindow, wire.MaxWindow, "Window")
 	number(&c.MaxRecord, DefaultMaxRecord, 1, 1<<30, "MaxRecord")
+	number(&c.ShrinkThreshold, DefaultShrink, MinShrink, MaxShrink, "ShrinkThreshold")
 	number(&c.MaxStreams, DefaultMaxStreams, 1, wire.MaxIndex, "MaxStreams")
 	number(&c.MaxLinks, DefaultMaxLinks, 1, 1<<20, "MaxLinks")
 	if c.MaxBuffered == 0 {

@@ -154,7 +154,7 @@ func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 		s.mu.Unlock()
 		return now, false
 	}
-	if cap(s.ready) > shrinkAbove {
+	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
 		s.ready = nil
 	}
 	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0

@@ -35,8 +35,6 @@ const (
 const (
 	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation.
 	inlineBuffer = 240
-	// shrinkAbove is the size past which a buffer that a large record grew is given back.
-	shrinkAbove = 1 << 20
 	// slowSink is how long a sink call may take before it is counted.
 	slowSink = 10 * time.Millisecond
 	prefix   = 4 // each buffered record has its length before it
@@ -286,7 +284,7 @@ func endError(end *End) error {
 // take hands over what is ready: the two buffers change places. The lock is held.
 func (s *InStream) take() [][]byte {
 	s.ready, s.taken = s.taken[:0], s.ready
-	if cap(s.ready) > shrinkAbove {
+	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
 		s.ready = nil // not the room inside the stream: taken may be there
 	}
 	s.views = view(s.views[:0], s.taken)

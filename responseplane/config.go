@@ -56,12 +56,13 @@ type FrontendConfig struct {
 	// Transports, one per plane, in order of preference; at least one. The Frontend does not close them.
 	Transports []transport.Transport
 
-	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes and the durations: see mux.Config.
+	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold and the durations: see mux.Config.
 	Lanes              int
 	PlaneLanes         map[string]int
 	StreamWindow       int
 	MaxBufferedBytes   int64
 	MaxRecordBytes     int
+	ShrinkThreshold    int
 	KeepAliveInterval  time.Duration
 	IdleTimeout        time.Duration
 	ActivePingInterval time.Duration
@@ -110,7 +111,7 @@ func (c FrontendConfig) Validate() error {
 func (c FrontendConfig) mux() mux.Config {
 	return mux.Config{
 		ID: c.Identity.ID, Name: c.Name, Lanes: c.Lanes, PlaneLanes: c.PlaneLanes, Window: c.StreamWindow, MaxBuffered: c.MaxBufferedBytes,
-		MaxRecord: c.MaxRecordBytes, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
+		MaxRecord: c.MaxRecordBytes, ShrinkThreshold: c.ShrinkThreshold, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
 		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
 	}
 }

@@ -19,7 +19,9 @@ type Transport interface {
 	Plane() string
 
 	// Dial opens one lane to one endpoint of a peer. It returns when the lane can carry bytes (handshakes done), or
-	// with ctx's error, an *IdentityError (the peer is not who it should be), or an error that says what was dialled.
+	// with ctx's error, an *IdentityError, *CertificateError, *RefusedError or *ProtocolError (the peer is not who it should be, or
+	// thinks so of this node), or an error that says what was dialled. With TLS 1.3 a dialler whom its peer refuses may
+	// learn it only from the lane's first Read, by the same *RefusedError.
 	Dial(ctx context.Context, req DialRequest) (Conn, error)
 
 	// Listen opens the server endpoints of this node: n sockets, each with its own port. A bind address with a fixed
@@ -41,7 +43,8 @@ type DialRequest struct {
 	// Address is the host:port of one endpoint.
 	Address string
 	// Peer is the node that must answer. Planes that prove identity fail with an *IdentityError when another one
-	// does; plane tcp cannot tell, there the mux compares what HELLO claims. Zero accepts any peer.
+	// does; plane tcp and certificates of an authority cannot tell, there the mux compares what HELLO claims. Zero accepts any
+	// peer.
 	Peer NodeID
 	// Lane is the index of the lane on its link. Each (link, lane) gets a socket of its own.
 	Lane int
@@ -95,7 +98,7 @@ type ConnInfo struct {
 	Plane  string
 	Local  net.Addr
 	Remote net.Addr
-	// Peer is the identity that the plane has proven, zero where it proves none (tcp, memory).
+	// Peer is the identity that the plane has proven, zero where it proves none (tcp, memory, certificates of an authority).
 	Peer NodeID
 	// Proven says whether Peer was proven.
 	Proven bool
@@ -118,6 +121,13 @@ type SocketInfo struct {
 	// Granted is what getsockopt reads back (Linux doubles what was asked); 0 asked means that the kernel tunes.
 	RecvAsked, RecvGranted int
 	SendAsked, SendGranted int
+	// StreamWindow is the flow control window that this end gives a lane of the socket (quic only). Unless it was set it follows
+	// from RecvGranted.
+	StreamWindow int
+	// MaxMTU is the largest UDP payload that this end sends: fixed, or the end of path MTU discovery (quic only).
+	MaxMTU int
+	// NotSentLowat is TCP_NOTSENT_LOWAT, 0 where it was left to the kernel (tcp and tls only).
+	NotSentLowat int
 	// GRO and GSO say whether UDP receive and send offload are in use (quic only).
 	GRO, GSO bool
 	// Drops counts datagrams that the kernel dropped at this socket (quic only).

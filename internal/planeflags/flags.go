@@ -44,6 +44,8 @@ type Flags struct {
 	keepAlive, idle, activePing, resume, gap    *time.Duration
 	urgent, gro, gso                            *bool
 	dial                                        *string
+	shrink                                      *int64
+	security                                    securityFlags
 }
 
 // Register declares the flags.
@@ -90,8 +92,11 @@ func Register(app *cli.App, o Options) *Flags {
 	f.urgent = g.Bool("urgent", true, "first records and control overtake other records")
 	f.gro = g.Bool("quic-gro", true, "UDP receive offload, where the kernel has it")
 	f.gso = g.Bool("quic-gso", true, "UDP send offload, where the kernel has it")
+	f.shrink = g.Size("shrink-threshold", cli.MiB, cli.Range(64*cli.KiB, cli.GiB),
+		"frontend: a buffer that one large record has grown beyond this is given back")
 	f.dial = g.Enum("dial", dialEager, []string{dialEager, dialOnDemand},
 		"frontend: when workers are dialled; on-demand dials at the first request and closes after 10 idle minutes")
+	f.security.register(g)
 	app.Check(f.check)
 	return f
 }
@@ -114,7 +119,7 @@ func (f *Flags) check() error {
 				*f.bindAddr, *f.serverEndpoints, 65536-*f.serverEndpoints))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, f.security.check(*f.planes))...)
 }
 
 // validHost takes a name or an IP address without a port; the ports are those that were bound.
@@ -147,8 +152,13 @@ type Settings struct {
 	KeepAlive, Idle, ActivePing, Resume, BatchGap time.Duration
 
 	StreamWindow     int // bytes
+	ShrinkThreshold  int // bytes; 0 = the default
 	Urgent, GRO, GSO bool
 	DialOnDemand     bool
+
+	// CA mode; all "" = pins.
+	TLSCA, TLSCert, TLSKey, PeerName string
+	TLSCurves                        []string // names of transport.Curves; none = X25519
 }
 
 // Settings reads the flags; call it after they were parsed.
@@ -162,7 +172,8 @@ func (f *Flags) Settings() Settings {
 		MaxMTU:    *f.maxMTU,
 		KeepAlive: *f.keepAlive, Idle: *f.idle, ActivePing: *f.activePing, Resume: *f.resume, BatchGap: *f.gap,
 		StreamWindow: int(*f.streamWindow), Urgent: *f.urgent, GRO: *f.gro, GSO: *f.gso,
-		DialOnDemand: *f.dial == dialOnDemand,
+		DialOnDemand: *f.dial == dialOnDemand, ShrinkThreshold: int(*f.shrink),
+		TLSCA: *f.security.ca, TLSCert: *f.security.cert, TLSKey: *f.security.key, PeerName: *f.security.peerName, TLSCurves: *f.security.curves,
 	}
 	if f.app.Source("quic-stream-window") != cli.FromDefault {
 		s.QUICStreamWindow = int(*f.quicWindow)

@@ -19,7 +19,7 @@ func (s Settings) Frontend(id *transport.Identity, transports []transport.Transp
 		Lanes: s.Lanes, PlaneLanes: s.PlaneLanes(), StreamWindow: s.StreamWindow, Dial: dial,
 		KeepAliveInterval: s.KeepAlive, IdleTimeout: s.Idle,
 		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume), BatchGapMax: zeroIsOff(s.BatchGap),
-		NoUrgent: !s.Urgent,
+		NoUrgent: !s.Urgent, ShrinkThreshold: s.ShrinkThreshold,
 	}
 }
 

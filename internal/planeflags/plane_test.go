@@ -28,7 +28,7 @@ func TestSettingsReachThePlane(t *testing.T) {
 	if want := (responseplane.FrontendConfig{
 		Identity: id, Transports: transports, Lanes: 2, PlaneLanes: map[string]int{transport.PlaneQUIC: 4}, StreamWindow: 32 << 10,
 		KeepAliveInterval: 2 * time.Second, IdleTimeout: 6 * time.Second, ActivePingInterval: -1, ResumeTimeout: -1, BatchGapMax: -1,
-		NoUrgent: true, Dial: responseplane.DialOnDemand,
+		NoUrgent: true, Dial: responseplane.DialOnDemand, ShrinkThreshold: mux.DefaultShrink,
 	}); !reflect.DeepEqual(front, want) {
 		t.Errorf("frontend\n got %+v\nwant %+v", front, want)
 	}
@@ -61,6 +61,7 @@ func TestDefaultsAgree(t *testing.T) {
 		"lanes": {front.Lanes, 1}, "stream window": {front.StreamWindow, mux.DefaultWindow},
 		"keep-alive interval": {front.KeepAliveInterval, mux.DefaultKeepAlive}, "idle timeout": {front.IdleTimeout, mux.DefaultIdle},
 		"active PING interval": {front.ActivePingInterval, mux.DefaultActivePing}, "resume timeout": {front.ResumeTimeout, mux.DefaultResume},
+		"shrink threshold":   {front.ShrinkThreshold, mux.DefaultShrink},
 		"batch gap":          {front.BatchGapMax, mux.DefaultGapMax},
 		"UDP receive buffer": {s.UDPRecvBuffer, quic.DefaultRecvBuffer}, "UDP send buffer": {s.UDPSendBuffer, quic.DefaultSendBuffer},
 	} {

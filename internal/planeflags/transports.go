@@ -17,9 +17,13 @@ func (s Settings) Transports(id *transport.Identity, log *slog.Logger) ([]transp
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	sec, err := s.security(id, log)
+	if err != nil {
+		return nil, err
+	}
 	var out []transport.Transport
 	for _, plane := range s.Planes {
-		t, err := s.transport(plane, id, log)
+		t, err := s.transport(plane, sec, log)
 		if err != nil {
 			errs := []error{fmt.Errorf("--%s %s: %w", planeFlag, plane, err)}
 			for _, made := range out {
@@ -32,25 +36,29 @@ func (s Settings) Transports(id *transport.Identity, log *slog.Logger) ([]transp
 	return out, nil
 }
 
-func (s Settings) transport(plane string, id *transport.Identity, log *slog.Logger) (transport.Transport, error) {
+func (s Settings) transport(plane string, sec transport.Security, log *slog.Logger) (transport.Transport, error) {
 	log = log.With("plane", plane)
 	switch plane {
 	case transport.PlaneTCP, transport.PlaneTLS:
 		if plane == transport.PlaneTCP {
 			log.Warn("plane tcp is neither encrypted nor authenticated: whoever can reach its ports can read and inject responses")
 		}
-		t, err := tcp.New(tcp.Config{
-			Identity: id, TLS: plane == transport.PlaneTLS,
+		cfg := tcp.Config{
+			Identity: sec.Identity, TLS: plane == transport.PlaneTLS,
 			RecvBuffer: s.TCPRecvBuffer, SendBuffer: s.TCPSendBuffer,
 			Logger: log,
-		})
+		}
+		if cfg.TLS {
+			cfg.Authority, cfg.Curves = sec.Authority, sec.Curves
+		}
+		t, err := tcp.New(cfg)
 		if err != nil {
 			return nil, err // not t: a nil *Transport in an interface is not nil
 		}
 		return t, nil
 	case transport.PlaneQUIC:
 		t, err := quic.New(quic.Config{
-			Identity: id, RecvBuffer: s.UDPRecvBuffer, SendBuffer: s.UDPSendBuffer,
+			Identity: sec.Identity, Authority: sec.Authority, Curves: sec.Curves, RecvBuffer: s.UDPRecvBuffer, SendBuffer: s.UDPSendBuffer,
 			MaxMTU: s.MaxMTU, StreamWindow: s.QUICStreamWindow, IdleTimeout: s.quicIdle(),
 			DisableGRO: !s.GRO, DisableGSO: !s.GSO, Logger: log,
 		})

@@ -49,7 +49,7 @@ type Config struct {
 	Identity *transport.Identity
 	// Authority, if set, is CA mode: certificates of an authority instead of pins.
 	Authority *transport.Authority
-	// Curves are the key exchanges, the best first; empty means X25519.
+	// Curves are the key exchanges; empty means X25519.
 	Curves []tls.CurveID
 	// RecvBuffer and SendBuffer are SO_RCVBUF and SO_SNDBUF in bytes of each socket; 0 means 8 MiB and 4 MiB. The kernel
 	// clamps them to net.core.rmem_max and wmem_max; a socket that gets less is warned about.
@@ -126,6 +126,14 @@ func (c Config) withDefaults() Config {
 		c.HandshakeTimeout = DefaultHandshakeTimeout
 	}
 	return c
+}
+
+// mtu is the largest UDP payload that is sent.
+func (c Config) mtu() int {
+	if c.MaxMTU != 0 {
+		return c.MaxMTU
+	}
+	return MaxMTU
 }
 
 // window is the stream window for a socket that was granted so many bytes of receive buffer.

@@ -25,6 +25,7 @@ type socket struct {
 
 	recvAsked, recvGranted int
 	sendAsked, sendGranted int
+	window, mtu            int // in force on its lanes
 
 	gsoProbed bool        // the kernel has UDP_SEGMENT and nobody turned it off
 	gsoFailed atomic.Bool // a batch was refused by the device
@@ -83,6 +84,7 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	if err := s.readBack(); err != nil {
 		return nil, err
 	}
+	s.window, s.mtu = t.cfg.window(s.recvGranted), t.cfg.mtu()
 	off, _ := strconv.ParseBool(os.Getenv("QUIC_GO_DISABLE_GSO")) // as quic-go reads it
 	var gro, gso error
 	if err := raw.Control(func(fd uintptr) {
@@ -243,6 +245,7 @@ func (s *socket) info(role string, index int) transport.SocketInfo {
 	return transport.SocketInfo{
 		Plane: transport.PlaneQUIC, Role: role, Lane: index, Port: s.LocalAddr().(*net.UDPAddr).Port,
 		RecvAsked: s.recvAsked, RecvGranted: s.recvGranted, SendAsked: s.sendAsked, SendGranted: s.sendGranted,
+		StreamWindow: s.window, MaxMTU: s.mtu,
 		GRO: s.gro != nil, GSO: s.gsoProbed && !s.gsoFailed.Load(),
 		Drops: s.drops(), PacketsIn: s.in.Load(), PacketsOut: s.out.Load(),
 	}

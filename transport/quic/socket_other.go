@@ -17,6 +17,7 @@ type socket struct {
 	*net.UDPConn
 	recvAsked, recvGranted int // what was granted is not known: what was asked
 	sendAsked, sendGranted int
+	window, mtu            int // in force on its lanes
 }
 
 // blocks is empty: there is no GRO.
@@ -56,6 +57,7 @@ func (t *Transport) newSocket(c *net.UDPConn) *socket {
 		UDPConn:   c,
 		recvAsked: t.cfg.RecvBuffer, recvGranted: t.cfg.RecvBuffer,
 		sendAsked: t.cfg.SendBuffer, sendGranted: t.cfg.SendBuffer,
+		window: t.cfg.window(t.cfg.RecvBuffer), mtu: t.cfg.mtu(),
 	}
 	c.SetReadBuffer(s.recvAsked)
 	c.SetWriteBuffer(s.sendAsked)
@@ -83,5 +85,6 @@ func (s *socket) info(role string, index int) transport.SocketInfo {
 	return transport.SocketInfo{
 		Plane: transport.PlaneQUIC, Role: role, Lane: index, Port: s.LocalAddr().(*net.UDPAddr).Port,
 		RecvAsked: s.recvAsked, RecvGranted: s.recvGranted, SendAsked: s.sendAsked, SendGranted: s.sendGranted,
+		StreamWindow: s.window, MaxMTU: s.mtu,
 	}
 }

@@ -27,7 +27,7 @@ type Config struct {
 	Identity *transport.Identity
 	// Authority, if set, is CA mode: certificates of an authority instead of pins; plane tls only.
 	Authority *transport.Authority
-	// Curves are the key exchanges of plane tls, the best first; empty means X25519.
+	// Curves are the key exchanges of plane tls; empty means X25519.
 	Curves []tls.CurveID
 	// TLS makes the plane tls.
 	TLS bool

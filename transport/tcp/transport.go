@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -185,6 +186,7 @@ func (t *Transport) Sockets() []transport.SocketInfo {
 		out = append(out, transport.SocketInfo{
 			Plane: t.plane, Role: role, Lane: lane, Port: a.(*net.TCPAddr).Port,
 			RecvAsked: t.cfg.RecvBuffer, RecvGranted: recv, SendAsked: t.cfg.SendBuffer, SendGranted: send,
+			NotSentLowat: t.lowat(),
 		})
 	}
 	for _, ln := range lns {
@@ -196,6 +198,14 @@ func (t *Transport) Sockets() []transport.SocketInfo {
 		add(transport.RoleLane, c.info.Lane, c.info.Local, c.raw)
 	}
 	return out
+}
+
+// lowat is the TCP_NOTSENT_LOWAT that is in force, 0 where there is none.
+func (t *Transport) lowat() int {
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	return max(t.cfg.NotSentLowat, 0)
 }
 
 // Counters implements transport.Transport.
