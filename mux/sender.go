@@ -111,6 +111,7 @@ func (s *Sender) serveLane(conn transport.Conn) {
 	dead := l.readLoop(link, false)
 	link.laneDown(l)
 	s.forgetLane(l)
+	s.endOlder(link.peer, s.newestLink(link.peer)) // this one, perhaps
 	l.wg.Wait()
 	var away *goAwayError
 	if errors.As(dead, &away) && away.code == wire.AwayClosing {
@@ -154,6 +155,9 @@ func (s *Sender) welcome(conn transport.Conn) (*outLink, *lane, error) {
 		err := fmt.Errorf("mux: HELLO names node %s, the certificate proves %s", transport.NodeID(hello.Node), info.Peer)
 		refuse(conn, nil, wire.AwayIdentity, err.Error())
 		return nil, nil, err
+	}
+	if hello.PeerSecret == [16]byte{} {
+		s.endOlder(hello.Node, hello.Link)
 	}
 	l := newLane(&s.node, conn, int(hello.Lane), hello.Serial)
 	l.writing = true // nothing goes out before HELLO, though others see the lane from here on
@@ -219,6 +223,53 @@ func (s *Sender) join(h *wire.HelloBody, l *lane) (*outLink, wire.GoAwayCode, er
 	lanes := append(slices.Clone(*s.flushable.Load()), l)
 	s.flushable.Store(&lanes)
 	return link, 0, nil
+}
+
+// endOlder ends the links of a node that have no lane and are older than one that the node has begun: it begins one only after
+// the one before is lost, so nobody will ever ask for what an older link holds.
+func (s *Sender) endOlder(peer transport.NodeID, newest uint64) {
+	var over []*outLink
+	s.mu.Lock()
+	for key, k := range s.links {
+		if key.peer == peer && key.id < newest && k.superseded() {
+			delete(s.links, key)
+			over = append(over, k)
+		}
+	}
+	s.mu.Unlock()
+	for _, k := range over {
+		s.log.Info("a link has ended because its frontend has begun another", "link", k.id, "peer", peer, "newer", newest)
+		k.loseAll("the frontend has begun another link")
+	}
+}
+
+// newestLink is the highest number among the links of a node that have a lane, 0 when none has.
+func (s *Sender) newestLink(peer transport.NodeID) (newest uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, k := range s.links {
+		if key.peer == peer && key.id > newest && k.hasLane() {
+			newest = key.id
+		}
+	}
+	return newest
+}
+
+func (k *outLink) hasLane() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.lanes) > 0
+}
+
+// superseded marks a link without a lane as gone, so that no lane joins it any more.
+func (k *outLink) superseded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lanes) > 0 {
+		return false
+	}
+	k.gone = true
+	return true
 }
 
 // yield gives the link's name up for a new first lane, unless it has lanes or streams.
