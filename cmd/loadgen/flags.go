@@ -30,8 +30,8 @@ type flags struct {
 	threshold    *[]string
 	maxErrorRate *float64
 
-	label, dir, ui, info *string
-	metrics              *[]string
+	label, dir, ui, info, format *string
+	metrics                      *[]string
 }
 
 func declare(app *cli.App) *flags {
@@ -66,7 +66,7 @@ func declare(app *cli.App) *flags {
 	f.audit = g.Enum("audit", loadgen.AuditAuto, []string{loadgen.AuditAuto, loadgen.AuditOn, loadgen.AuditOff}, "verify every token of the mock engine; auto = when the response names a Laneway worker")
 	f.steadyAfter = g.Duration("steady-after", 10*time.Second, cli.Any(), "the steady window begins so long after the first measured request")
 	f.goodput = g.Checked("goodput", "", "LIMITS", `count the requests that keep these limits, like "ttft:250ms itl:50ms latency:20s"`, func(s string) error { _, err := report.ParseSLO(s); return err })
-	f.threshold = g.Repeated("threshold", "CONDITION", "exit 3 unless it holds, like 'ttft_p99<250ms'; of the steady window when there is one ('raw:ttft_p99<1s' names the other)", func(s string) error { _, err := report.ParseThreshold(s); return err })
+	f.threshold = g.Repeated("threshold", "CONDITION", "exit 3 unless it holds, like 'ttft_p99<250ms'; of the steady window when there is one ('raw:ttft_p99<1s' names the other)", checkThreshold)
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0, 1), "exit 2 when a larger share of the requests fails")
 
 	g = app.Group("Report")
@@ -76,6 +76,7 @@ func declare(app *cli.App) *flags {
 	f.info = g.String("run-info", "", `JSON file with what the starter of the run knows: {"config":{...},"environment":{...},"processes":[...]}; merged into run.json. config.response_plane asks for the proof of transit`)
 	f.ui = g.Enum("ui", uiAuto, []string{uiAuto, uiSimple, uiNone}, "status on standard error; auto = one line that is rewritten on a terminal, else as simple: a line now and then")
 
+	f.format = g.Enum("format", loadgen.FormatTable, loadgen.Formats(), "what is printed at the end: the table, or one JSON object with the keys of `vllm bench serve --save-result` or of aiperf's profile_export_aiperf.json")
 	app.Check(func() error {
 		if *f.rate > 0 && *f.ramp > 0 {
 			return fmt.Errorf("--request-rate and --concurrency-ramp-duration exclude each other: the ramp is for the closed loop")
@@ -119,10 +120,13 @@ func (f *flags) config(app *cli.App) (loadgen.Config, error) {
 	return cfg, nil
 }
 
-func (f *flags) thresholds() []report.Threshold {
+func (f *flags) thresholds() []report.Threshold { return parseThresholds(*f.threshold) }
+
+// parseThresholds reads conditions that were checked when they were parsed.
+func parseThresholds(list []string) []report.Threshold {
 	var out []report.Threshold
-	for _, s := range *f.threshold {
-		if t, err := report.ParseThreshold(s); err == nil { // checked when it was parsed
+	for _, s := range list {
+		if t, err := report.ParseThreshold(s); err == nil {
 			out = append(out, t)
 		}
 	}

@@ -3,7 +3,7 @@
 //	loadgen --url http://127.0.0.1:8000 --concurrency 64 --request-count 1000
 //
 // It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv. `loadgen plane` drives the
-// response plane itself between processes, without HTTP.
+// response plane itself between processes, without HTTP; `loadgen merge` joins the directories of several generators.
 package main
 
 import (
@@ -28,6 +28,7 @@ func newApp() *cli.App {
 
 func run(args []string, app *cli.App) int {
 	addPlane(app)
+	addMerge(app)
 	f := declare(app)
 	return app.Run(args, func(ctx context.Context, log *slog.Logger) error { return load(ctx, log, app, f) })
 }
@@ -55,11 +56,27 @@ func load(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) error {
 	if err != nil {
 		return err
 	}
-	if err := report.Print(app.Stdout, r); err != nil {
+	if err := show(app, *f.format, cfg.Dir, r); err != nil {
 		return err
 	}
-	fmt.Fprintf(app.Stdout, "written to %s\n", cfg.Dir)
 	return judge(ctx, r, *f.maxErrorRate, f.thresholds())
+}
+
+// show prints the run. A format for programs leaves standard output to them alone.
+func show(app *cli.App, format, dir string, r *report.Run) error {
+	where := app.Stdout
+	if format == loadgen.FormatTable {
+		if err := report.Print(app.Stdout, r); err != nil {
+			return err
+		}
+	} else {
+		if err := loadgen.WriteFormat(app.Stdout, format, dir, r); err != nil {
+			return err
+		}
+		where = app.Stderr
+	}
+	fmt.Fprintf(where, "written to %s\n", dir)
+	return nil
 }
 
 // judge turns the report into the exit code.

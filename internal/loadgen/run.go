@@ -44,7 +44,7 @@ func Run(ctx context.Context, cfg Config) (*report.Run, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Abandon())
 	}
-	if err := dir.Finish(run, series); err != nil {
+	if err := errors.Join(dir.Finish(run, series), writeGaps(cfg.Dir, merged(e.locals).rawGaps)); err != nil {
 		return nil, err
 	}
 	return run, nil
