@@ -142,5 +142,11 @@ type Counters struct {
 	// QUIC packets received, sent, seen as lost by this side as the sender, and dropped inside the library because a
 	// connection's queue was full (invisible to the kernel's counters).
 	PacketsIn, PacketsOut, PacketsLost, LibraryDrops uint64
-	Dials, DialErrors, Accepts, AcceptErrors         uint64
+	// Datagrams at the sockets, one by one also where offload joined them, and those that the kernel dropped there (quic on
+	// Linux; what a closed socket had counts on).
+	DatagramsIn, DatagramsOut, SocketDrops uint64
+	// Calls that moved bytes between this process and the kernel: system calls of the sockets (quic on Linux), or calls of the
+	// lanes' Read and Write (tcp, tls).
+	RecvCalls, SendCalls                     uint64
+	Dials, DialErrors, Accepts, AcceptErrors uint64
 }

@@ -187,6 +187,7 @@ func (c *child) sockets() (out []report.Socket) {
 
 func (c *child) usage(r role) Usage {
 	u := readUsage(r.stats())
+	u.Wire = readWire(c.transports)
 	r.count(&u)
 	return u
 }

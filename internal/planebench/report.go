@@ -87,7 +87,20 @@ type Side struct {
 	WindowStalls    uint64             `json:"window_stalls"`
 	ForgottenFlush  uint64             `json:"forgotten_flushes"`
 	StreamsMoved    uint64             `json:"streams_moved"`
+	Wire            WireFigures        `json:"wire"`
 	Processes       []Process          `json:"processes"`
+}
+
+// WireFigures are what the side's transports have counted in the window. Datagrams and drops are there on plane quic.
+type WireFigures struct {
+	DatagramsIn       uint64  `json:"datagrams_in"` // one by one, also where offload joined them
+	DatagramsOut      uint64  `json:"datagrams_out"`
+	DatagramsPerToken float64 `json:"datagrams_per_token"` // in / records
+	RecvCallsPerMiB   float64 `json:"recv_calls_per_mib"`  // system calls (quic) or reads of lanes (tcp, tls) for a MiB of the plane
+	SendCallsPerMiB   float64 `json:"send_calls_per_mib"`
+	SocketDrops       uint64  `json:"socket_drops"`  // by the kernel
+	LibraryDrops      uint64  `json:"library_drops"` // inside quic-go
+	PacketsLost       uint64  `json:"packets_lost"`  // as this side saw it as the sender
 }
 
 // Process is one process of a side.
@@ -267,6 +280,16 @@ func side(u Usage, run *Run, windows, totals []message, records, reads uint64) S
 		SlowSinkCalls: u.SinkSlow, SwitchesPerS: float64(u.Switches) / run.WindowS, WritesByPerS: make(map[string]float64),
 		Mallocs: perRequest(float64(u.Mallocs)), AllocBytes: perRequest(float64(u.Alloc)), PlaneBytes: perRequest(float64(u.Bytes)),
 		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, StreamsMoved: u.Moved,
+	}
+	s.Wire = WireFigures{
+		DatagramsIn: u.Wire.DatagramsIn, DatagramsOut: u.Wire.DatagramsOut,
+		SocketDrops: u.Wire.SocketDrops, LibraryDrops: u.Wire.LibraryDrops, PacketsLost: u.Wire.PacketsLost,
+	}
+	if u.Records > 0 {
+		s.Wire.DatagramsPerToken = float64(u.Wire.DatagramsIn) / float64(u.Records)
+	}
+	if mib := float64(u.Bytes) / (1 << 20); mib > 0 {
+		s.Wire.RecvCallsPerMiB, s.Wire.SendCallsPerMiB = float64(u.Wire.RecvCalls)/mib, float64(u.Wire.SendCalls)/mib
 	}
 	for reason, n := range u.WritesBy {
 		s.WritesByPerS[reason] = perS(n)

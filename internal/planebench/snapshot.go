@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/laneway-ai/laneway/mux"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // Usage is what a process has used and its plane has done since it began. The difference of two is a window's.
@@ -32,6 +33,53 @@ type Usage struct {
 	Late      uint64 `json:"late"`      // worker: passes late by more than an interval
 
 	WritesBy map[string]uint64 `json:"writes_by"`
+
+	Wire Wire `json:"wire"`
+}
+
+// Wire is what the transports of a process have counted below the plane; see transport.Counters.
+type Wire struct {
+	DatagramsIn  uint64 `json:"datagrams_in"`
+	DatagramsOut uint64 `json:"datagrams_out"`
+	PacketsLost  uint64 `json:"packets_lost"`
+	LibraryDrops uint64 `json:"library_drops"`
+	SocketDrops  uint64 `json:"socket_drops"`
+	RecvCalls    uint64 `json:"recv_calls"`
+	SendCalls    uint64 `json:"send_calls"`
+}
+
+// readWire sums over the transports.
+func readWire(transports []transport.Transport) (w Wire) {
+	for _, t := range transports {
+		c := t.Counters()
+		w = w.add(Wire{c.DatagramsIn, c.DatagramsOut, c.PacketsLost, c.LibraryDrops, c.SocketDrops, c.RecvCalls, c.SendCalls})
+	}
+	return w
+}
+
+func (w Wire) add(o Wire) Wire {
+	return Wire{
+		DatagramsIn:  w.DatagramsIn + o.DatagramsIn,
+		DatagramsOut: w.DatagramsOut + o.DatagramsOut,
+		PacketsLost:  w.PacketsLost + o.PacketsLost,
+		LibraryDrops: w.LibraryDrops + o.LibraryDrops,
+		SocketDrops:  w.SocketDrops + o.SocketDrops,
+		RecvCalls:    w.RecvCalls + o.RecvCalls,
+		SendCalls:    w.SendCalls + o.SendCalls,
+	}
+}
+
+// sub is what was counted since an earlier reading. A packet that counted as lost may still be acknowledged.
+func (w Wire) sub(o Wire) Wire {
+	return Wire{
+		DatagramsIn:  w.DatagramsIn - min(o.DatagramsIn, w.DatagramsIn),
+		DatagramsOut: w.DatagramsOut - min(o.DatagramsOut, w.DatagramsOut),
+		PacketsLost:  w.PacketsLost - min(o.PacketsLost, w.PacketsLost),
+		LibraryDrops: w.LibraryDrops - min(o.LibraryDrops, w.LibraryDrops),
+		SocketDrops:  w.SocketDrops - min(o.SocketDrops, w.SocketDrops),
+		RecvCalls:    w.RecvCalls - min(o.RecvCalls, w.RecvCalls),
+		SendCalls:    w.SendCalls - min(o.SendCalls, w.SendCalls),
+	}
 }
 
 // readUsage reads what the kernel, the runtime and the plane say of this process.
@@ -62,7 +110,7 @@ func (u Usage) sub(o Usage) Usage {
 		Mallocs: u.Mallocs - o.Mallocs, Alloc: u.Alloc - o.Alloc, GCs: u.GCs - o.GCs,
 		Records: u.Records - o.Records, Bytes: u.Bytes - o.Bytes, Reads: u.Reads - o.Reads, Writes: u.Writes - o.Writes, Wakes: u.Wakes - o.Wakes,
 		SinkCalls: u.SinkCalls - o.SinkCalls, SinkSlow: u.SinkSlow - o.SinkSlow, Stalls: u.Stalls - o.Stalls, Forgotten: u.Forgotten - o.Forgotten,
-		Moved: u.Moved - o.Moved, Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes, Late: u.Late - o.Late,
+		Wire: u.Wire.sub(o.Wire), Moved: u.Moved - o.Moved, Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes, Late: u.Late - o.Late,
 		WritesBy: by,
 	}
 }
@@ -81,7 +129,7 @@ func (u Usage) add(o Usage) Usage {
 		Mallocs: u.Mallocs + o.Mallocs, Alloc: u.Alloc + o.Alloc, GCs: u.GCs + o.GCs,
 		Records: u.Records + o.Records, Bytes: u.Bytes + o.Bytes, Reads: u.Reads + o.Reads, Writes: u.Writes + o.Writes, Wakes: u.Wakes + o.Wakes,
 		SinkCalls: u.SinkCalls + o.SinkCalls, SinkSlow: u.SinkSlow + o.SinkSlow, Stalls: u.Stalls + o.Stalls, Forgotten: u.Forgotten + o.Forgotten,
-		Moved: u.Moved + o.Moved, Taken: u.Taken + o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
+		Wire: u.Wire.add(o.Wire), Moved: u.Moved + o.Moved, Taken: u.Taken + o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
 		WritesBy: by,
 	}
 }

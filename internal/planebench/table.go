@@ -88,6 +88,23 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 
+	fmt.Fprintln(w)
+	row("wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB", "worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost")
+	for _, g := range groups {
+		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
+		all := func(f func(WireFigures) uint64) string {
+			return fmt.Sprint(g.sum(func(r *Run) int { return int(f(r.Frontend.Wire) + f(r.Worker.Wire)) }))
+		}
+		row(g.name, fmt.Sprintf("%.4f", g.median(func(r *Run) float64 { return r.Frontend.Wire.DatagramsPerToken })),
+			n(func(r *Run) float64 { return r.Frontend.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Frontend.Wire.SendCallsPerMiB }),
+			n(func(r *Run) float64 { return r.Worker.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Worker.Wire.SendCallsPerMiB }),
+			all(func(w WireFigures) uint64 { return w.SocketDrops }), all(func(w WireFigures) uint64 { return w.LibraryDrops }),
+			all(func(w WireFigures) uint64 { return w.PacketsLost }))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+
 	for _, x := range r.Ratios {
 		if x.Total.N == 0 {
 			fmt.Fprintf(w, "\nCPU %s / %s: no pair to compare, in all %d a run is marked", x.Arm, x.Base, x.LeftOut)

@@ -68,12 +68,12 @@ func (t *Transport) warn(socket, direction string, asked, granted int, sysctl st
 		"asked", asked, "granted", granted, "granted_counts", "double", "fix", "sysctl -w "+sysctl+"="+strconv.Itoa(asked))
 }
 
-// drops is how many datagrams the kernel dropped at this socket, from SO_MEMINFO.
+// drops is how many datagrams the kernel dropped at this socket, from SO_MEMINFO; of a closed socket what it was at the end.
 func (s *socket) drops() uint64 {
 	const skMemInfoDrops = 8 // SK_MEMINFO_DROPS
 	raw, err := s.UDPConn.SyscallConn()
 	if err != nil {
-		return 0
+		return s.dropped.Load()
 	}
 	var info [9]uint32
 	size := uint32(unsafe.Sizeof(info))
@@ -82,9 +82,16 @@ func (s *socket) drops() uint64 {
 		_, _, errno = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
 			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	}); err != nil || errno != 0 {
-		return 0
+		return s.dropped.Load()
 	}
-	return uint64(info[skMemInfoDrops])
+	s.dropped.Store(uint64(info[skMemInfoDrops]))
+	return s.dropped.Load()
+}
+
+// Close closes the socket and keeps what the kernel has counted.
+func (s *socket) Close() error {
+	s.drops()
+	return s.UDPConn.Close()
 }
 
 func native16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }

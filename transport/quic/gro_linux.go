@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -69,6 +70,7 @@ type groReader struct {
 	raw    syscall.RawConn
 	blocks *blocks
 	peer   *net.UDPAddr // the only one who can send, on a connected socket
+	calls  *atomic.Uint64
 
 	blk   *block
 	count int // messages in blk
@@ -85,8 +87,8 @@ type groReader struct {
 // maxAddrs bounds the senders that an endpoint remembers; beyond it the memory starts anew.
 const maxAddrs = 4096
 
-func newGROReader(raw syscall.RawConn, b *blocks, peer *net.UDPAddr) *groReader {
-	r := &groReader{raw: raw, blocks: b, peer: peer}
+func newGROReader(raw syscall.RawConn, b *blocks, peer *net.UDPAddr, calls *atomic.Uint64) *groReader {
+	r := &groReader{raw: raw, blocks: b, peer: peer, calls: calls}
 	r.try = r.receive
 	return r
 }
@@ -128,6 +130,7 @@ func (r *groReader) receive(fd uintptr) bool {
 			r.errno = errno
 			return errno != 0
 		}
+		r.calls.Add(1)
 		r.blk, r.count, r.errno = k, int(n), 0
 		return true
 	}

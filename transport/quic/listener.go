@@ -183,6 +183,9 @@ func (ln *listener) Close() error {
 		ln.closeEndpoints()
 		ln.t.mu.Lock()
 		delete(ln.t.listeners, ln)
+		for _, e := range ln.endpoints {
+			e.sock.count(&ln.t.past)
+		}
 		ln.t.mu.Unlock()
 		close(ln.done)
 	})
@@ -233,7 +236,7 @@ func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, 
 	}
 	conn.CloseWithError(code, why)
 	ln.t.mu.Lock()
-	ln.t.past.add(conn, nil)
+	countPackets(&ln.t.past, conn)
 	ln.t.mu.Unlock()
 }
 

@@ -56,8 +56,5 @@ func (s *socket) pace() {
 // serves says whose packets the socket carries: those of one connection only.
 func (s *socket) serves(c *quicgo.Conn) { s.conn.Store(c) }
 
-// libraryDrops is how many datagrams quic-go has lost between the socket and the connection.
-func (s *socket) libraryDrops() uint64 { return s.lost.Load() }
-
 // tracesLanes says whether a dialled lane needs a recorder to count the library's drops; pace does it without.
 const tracesLanes = false

@@ -31,6 +31,9 @@ type socket struct {
 	gsoFailed atomic.Bool // a batch was refused by the device
 	handed    atomic.Bool // quic-go is through with its buffers
 	in, out   atomic.Uint64
+	received  atomic.Uint64 // system calls that brought datagrams
+	sent      atomic.Uint64 // system calls that sent some
+	dropped   atomic.Uint64 // by the kernel, as it was last read
 
 	conn atomic.Pointer[quicgo.Conn] // of a lane's socket, for pace
 	skew int64                       // see pace
@@ -97,7 +100,7 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	}
 	s.gsoProbed = gso == nil && !off && !s.noGSO
 	if !t.cfg.DisableGRO && gro == nil {
-		s.gro = newGROReader(raw, &t.blocks, remote)
+		s.gro = newGROReader(raw, &t.blocks, remote, &s.received)
 	}
 	return s, nil
 }
@@ -160,6 +163,7 @@ func (s *socket) send(b, oob []byte, addr *net.UDPAddr, datagrams int) error {
 	switch {
 	case err == nil:
 		s.out.Add(uint64(datagrams))
+		s.sent.Add(1)
 		return nil
 	case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
 		// The host is short of buffers now. quic-go would end the connection; QUIC repairs a lost packet.
@@ -216,8 +220,8 @@ func (s *socket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 		var err error
 		if s.gro != nil {
 			n, err = s.gro.read(ms)
-		} else {
-			n, err = s.plain.ReadBatch(ms, flags)
+		} else if n, err = s.plain.ReadBatch(ms, flags); err == nil {
+			s.received.Add(1)
 		}
 		if err == nil {
 			s.in.Add(uint64(n))
@@ -238,6 +242,16 @@ func passing(err error) bool {
 		}
 	}
 	return false
+}
+
+// count adds what went through the socket to c.
+func (s *socket) count(c *transport.Counters) {
+	c.DatagramsIn += s.in.Load()
+	c.DatagramsOut += s.out.Load()
+	c.RecvCalls += s.received.Load()
+	c.SendCalls += s.sent.Load()
+	c.SocketDrops += s.drops()
+	c.LibraryDrops += s.lost.Load()
 }
 
 // info describes the socket.

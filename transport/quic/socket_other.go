@@ -75,8 +75,8 @@ func (t *Transport) settle(s *socket) {
 // serves does nothing: quic-go reads the socket itself.
 func (s *socket) serves(*quicgo.Conn) {}
 
-// libraryDrops is zero: the lane's recorder counts them.
-func (s *socket) libraryDrops() uint64 { return 0 }
+// count adds nothing: what goes through the socket is not seen, and the lane's recorder counts the library's drops.
+func (s *socket) count(*transport.Counters) {}
 
 // tracesLanes says that a dialled lane needs a recorder to count the library's drops.
 const tracesLanes = true

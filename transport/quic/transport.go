@@ -32,12 +32,9 @@ type Transport struct {
 	closed    bool
 	lanes     map[*lane]struct{}
 	listeners map[*listener]struct{}
-	past      packets        // of lanes that are gone
-	wg        sync.WaitGroup // dials that run and lanes that are not torn down; Add under mu while not closed
+	past      transport.Counters // of lanes and sockets that are gone
+	wg        sync.WaitGroup     // dials that run and lanes that are not torn down; Add under mu while not closed
 }
-
-// packets are the counts of QUIC packets of lanes.
-type packets struct{ in, out, lost, dropped uint64 }
 
 var _ transport.Transport = (*Transport)(nil)
 
@@ -195,38 +192,54 @@ func (t *Transport) add(l *lane) bool {
 	return true
 }
 
-// forget moves the packets of a lane that was torn down to the past.
+// forget moves the counts of a lane that was torn down to the past.
 func (t *Transport) forget(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.past.add(l.conn, l.sock)
+	countPackets(&t.past, l.conn)
+	if l.sock != nil {
+		l.sock.count(&t.past)
+	}
 	delete(t.lanes, l)
 	t.wg.Done()
 }
 
-// add counts a connection and the socket that it has for itself, if any.
-func (p *packets) add(c *quicgo.Conn, own *socket) {
-	s := c.ConnectionStats()
-	p.in += s.PacketsReceived
-	p.out += s.PacketsSent
-	p.lost += s.PacketsLost
-	if own != nil {
-		p.dropped += own.libraryDrops()
-	}
+// countPackets adds what a connection has counted to c.
+func countPackets(c *transport.Counters, conn *quicgo.Conn) {
+	s := conn.ConnectionStats()
+	c.PacketsIn += s.PacketsReceived
+	c.PacketsOut += s.PacketsSent
+	c.PacketsLost += s.PacketsLost
 }
 
 // Counters implements transport.Transport. PacketsLost may go down by a few: a packet that counted as lost may still be
 // acknowledged.
 func (t *Transport) Counters() transport.Counters {
-	c := t.tally.Counters()
 	t.mu.Lock()
-	p := t.past
+	c := t.past
+	lanes, sockets := make([]*lane, 0, len(t.lanes)), make([]*socket, 0, len(t.lanes))
 	for l := range t.lanes {
-		p.add(l.conn, l.sock)
+		lanes = append(lanes, l)
+		if l.sock != nil {
+			sockets = append(sockets, l.sock)
+		}
+	}
+	for ln := range t.listeners {
+		for _, e := range ln.endpoints {
+			sockets = append(sockets, e.sock)
+		}
 	}
 	t.mu.Unlock()
-	c.PacketsIn, c.PacketsOut, c.PacketsLost = p.in, p.out, p.lost
-	c.LibraryDrops = t.drops.Load() + p.dropped
+	for _, l := range lanes {
+		countPackets(&c, l.conn)
+	}
+	for _, s := range sockets {
+		s.count(&c)
+	}
+	base := t.tally.Counters()
+	c.BytesIn, c.BytesOut = base.BytesIn, base.BytesOut
+	c.Dials, c.DialErrors, c.Accepts, c.AcceptErrors = base.Dials, base.DialErrors, base.Accepts, base.AcceptErrors
+	c.LibraryDrops += t.drops.Load()
 	return c
 }
 

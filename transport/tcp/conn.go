@@ -106,6 +106,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.rw.Read(p)
 	if n > 0 {
 		c.t.tally.BytesIn.Add(uint64(n))
+		c.t.tally.RecvCalls.Add(1)
 		return n, nil // an error comes again
 	}
 	return 0, c.mapped(err)
@@ -123,6 +124,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // wrote counts, maps the error, and ends the lane's bytes if that was asked for while the write ran.
 func (c *conn) wrote(n int, err error) (int, error) {
 	c.t.tally.BytesOut.Add(uint64(n))
+	c.t.tally.SendCalls.Add(1)
 	if c.gate.Leave() {
 		if e := c.endWrites(); err == nil {
 			err = e

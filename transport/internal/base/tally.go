@@ -9,6 +9,7 @@ import (
 // Tally counts for the totals that every plane has.
 type Tally struct {
 	BytesIn, BytesOut                        atomic.Uint64
+	RecvCalls, SendCalls                     atomic.Uint64
 	Dials, DialErrors, Accepts, AcceptErrors atomic.Uint64
 }
 
@@ -16,6 +17,7 @@ type Tally struct {
 func (t *Tally) Counters() transport.Counters {
 	return transport.Counters{
 		BytesIn: t.BytesIn.Load(), BytesOut: t.BytesOut.Load(),
+		RecvCalls: t.RecvCalls.Load(), SendCalls: t.SendCalls.Load(),
 		Dials: t.Dials.Load(), DialErrors: t.DialErrors.Load(),
 		Accepts: t.Accepts.Load(), AcceptErrors: t.AcceptErrors.Load(),
 	}
