@@ -21,6 +21,9 @@ type Node struct {
 	Name string `json:"name,omitempty"`
 	// Planes are the planes it listens on, in its order of preference.
 	Planes []Plane `json:"planes"`
+	// Network names its network stack (transport.LocalNetwork) when it advertises a loopback address: such an address is
+	// only of use to processes on the same stack. Empty: not known.
+	Network string `json:"network,omitempty"`
 	// WireMin and WireMax are the protocol versions it speaks.
 	WireMin uint16 `json:"wire_min"`
 	WireMax uint16 `json:"wire_max"`
@@ -118,6 +121,9 @@ func (n Node) validate(key string) error {
 	}
 	if len(n.Name) > 256 {
 		return bad("node.name", "is %d bytes, expected at most 256", len(n.Name))
+	}
+	if len(n.Network) > 256 {
+		return bad("node.network", "is %d bytes, expected at most 256", len(n.Network))
 	}
 	if len(n.Planes) == 0 {
 		return bad("node.planes", "is empty")

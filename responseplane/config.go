@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
@@ -148,8 +149,9 @@ type WorkerConfig struct {
 
 	// BindAddr is host:port to listen on; ":0" by default. A fixed port P binds P..P+n-1 on every plane.
 	BindAddr string
-	// AdvertiseAddr is the host that frontends dial; by default the bind host, or for a wildcard the first global unicast
-	// address of this machine.
+	// AdvertiseAddr is the host that frontends dial, a name or an IP address without a port; by default the bind host, or
+	// for a wildcard the first global unicast address of this machine. Addresses that no other host can reach (wildcard,
+	// multicast, link-local, reserved) are refused; a loopback address is for frontends on this host only.
 	AdvertiseAddr string
 	// ServerEndpoints is how many sockets to listen on, each with its own port: 4 by default, 1 to 64.
 	ServerEndpoints int
@@ -181,6 +183,13 @@ func (c WorkerConfig) Validate() error {
 	}
 	if len(c.Transports) == 0 {
 		errs = append(errs, errors.New("responseplane: WorkerConfig.Transports is empty: a Worker needs at least one plane"))
+	}
+	if c.AdvertiseAddr != "" {
+		if _, _, err := net.SplitHostPort(c.AdvertiseAddr); err == nil {
+			errs = append(errs, fmt.Errorf("responseplane: AdvertiseAddr %q has a port: write the host alone, the ports are those that were bound", c.AdvertiseAddr))
+		} else if err := transport.CheckAddress(c.AdvertiseAddr); err != nil {
+			errs = append(errs, fmt.Errorf("responseplane: AdvertiseAddr: %w", err))
+		}
 	}
 	if c.ServerEndpoints < 0 || c.ServerEndpoints > 64 {
 		errs = append(errs, fmt.Errorf("responseplane: ServerEndpoints is %d, allowed are 1 to 64", c.ServerEndpoints))

@@ -53,14 +53,15 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 }
 
 // AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
-// not hold or shares no plane with this Frontend. Adding it again replaces its addresses.
+// not hold, shares no plane with this Frontend, or has no address that this host can dial. Adding it again replaces its addresses.
 func (f *Frontend) AddPeer(d Descriptor) error {
 	_, err := f.addNode(d, func(n *nodeEntry) { n.manual = true })
 	return err
 }
 
 // addNode makes a process known to the mux and has note called on its entry, with the lock held. A RemovePeer at the same
-// time comes before or after it, never between. A process that shares no plane is entered, too; that is the error then.
+// time comes before or after it, never between. A process that shares no plane, or has no address that can be dialled, is
+// entered, too; that is the error then.
 func (f *Frontend) addNode(d Descriptor, note func(*nodeEntry)) (NodeID, error) {
 	if err := d.Validate(); err != nil {
 		return NodeID{}, err
@@ -69,7 +70,7 @@ func (f *Frontend) addNode(d Descriptor, note func(*nodeEntry)) (NodeID, error) 
 	if err != nil {
 		return NodeID{}, err
 	}
-	p := mux.Peer{ID: id, Name: d.Name}
+	p := mux.Peer{ID: id, Name: d.Name, Network: d.Network}
 	for _, plane := range d.Planes {
 		p.Planes = append(p.Planes, mux.PeerPlane{Plane: plane.Name, Endpoints: plane.Endpoints})
 	}
@@ -84,7 +85,8 @@ func (f *Frontend) addNode(d Descriptor, note func(*nodeEntry)) (NodeID, error) 
 		f.mu.Unlock()
 		err := f.recv.AddPeer(p)
 		var noPlane *mux.NoPlaneError
-		if err != nil && !errors.As(err, &noPlane) {
+		var noAddress *mux.NoAddressError
+		if err != nil && !errors.As(err, &noPlane) && !errors.As(err, &noAddress) {
 			return id, err
 		}
 		f.mu.Lock()
@@ -256,6 +258,8 @@ type WorkerStatus struct {
 	Node      string   `json:"node"`
 	Name      string   `json:"name"` // of its process
 	Reachable bool     `json:"reachable"`
+	Plane     string   `json:"plane,omitempty"`    // of the link to its process
+	Fallback  string   `json:"fallback,omitempty"` // why that is not the first plane that both have; it is tried again each minute
 	Avoided   bool     `json:"avoided"`
 	Vanished  bool     `json:"vanished,omitempty"` // its record has gone; it is used when no other worker is left
 	Open      int64    `json:"open"`               // responses from this Frontend
@@ -279,10 +283,14 @@ func (f *Frontend) Workers() []WorkerStatus {
 			Vanished: w.vanished.Load() != 0, Open: w.open.Load()}
 		p, ok := peers[w.node]
 		st.Reachable = ok && p.Up && !p.Draining
-		if !ok {
-			st.Err = "no plane in common"
-		} else if p.Err != nil {
+		st.Plane = p.Plane
+		if p.Fallback != nil {
+			st.Fallback = p.Fallback.Error()
+		}
+		if p.Err != nil {
 			st.Err = p.Err.Error()
+		} else if !ok {
+			st.Err = "its process was removed"
 		}
 		all = append(all, st)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/laneway-ai/laneway/discovery"
@@ -59,9 +60,18 @@ func (w *Worker) Listen(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if err := transport.CheckAddress(address); err != nil {
+				return fmt.Errorf("responseplane: what plane %s would advertise for %s cannot be used: %w", t.Plane(), a, err)
+			}
+			if transport.IsLoopback(address) {
+				desc.Network = transport.LocalNetwork()
+			}
 			plane.Endpoints = append(plane.Endpoints, address)
 		}
 		desc.Planes = append(desc.Planes, plane)
+	}
+	if desc.Network != "" {
+		w.cfg.Logger.Info("a loopback address is advertised: only frontends on this host, in this network namespace, can reach this worker")
 	}
 	w.mu.Lock()
 	w.desc = desc
@@ -85,7 +95,7 @@ func (w *Worker) advertised(a net.Addr) (string, error) {
 		return "", fmt.Errorf("responseplane: endpoint %s: %w", a, err)
 	}
 	if w.cfg.AdvertiseAddr != "" {
-		return net.JoinHostPort(w.cfg.AdvertiseAddr, port), nil
+		return net.JoinHostPort(strings.Trim(w.cfg.AdvertiseAddr, "[]"), port), nil
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		if host, err = localAddress(); err != nil {

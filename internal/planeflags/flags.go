@@ -5,9 +5,6 @@ package planeflags
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/cli"
@@ -113,27 +110,7 @@ func (f *Flags) check() error {
 		errs = append(errs, fmt.Errorf("--keep-alive-interval %s is not below --idle-timeout %s: every idle lane would die before its next PING; use a third of the timeout or less",
 			cli.FormatDuration(*f.keepAlive), cli.FormatDuration(*f.idle)))
 	}
-	if _, p, err := net.SplitHostPort(*f.bindAddr); err == nil {
-		if port, err := strconv.Atoi(p); err == nil && port+*f.serverEndpoints-1 > 65535 {
-			errs = append(errs, fmt.Errorf("--bind-addr %s with --server-endpoints %d ends above port 65535: use port %d or less",
-				*f.bindAddr, *f.serverEndpoints, 65536-*f.serverEndpoints))
-		}
-	}
-	return errors.Join(append(errs, f.security.check(*f.planes))...)
-}
-
-// validHost takes a name or an IP address without a port; the ports are those that were bound.
-func validHost(s string) error {
-	if ip := net.ParseIP(s); ip != nil {
-		if ip.IsUnspecified() {
-			return errors.New("is no address that anyone can dial: use the address of an interface, or a host name")
-		}
-		return nil
-	}
-	if strings.ContainsAny(s, ":/[] ") {
-		return errors.New("is not a host: write a name or an IP address without a port")
-	}
-	return nil
+	return errors.Join(append(errs, f.checkBind(), f.security.check(*f.planes))...)
 }
 
 // Settings are the values after parsing.

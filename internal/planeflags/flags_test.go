@@ -73,6 +73,17 @@ func TestEveryFlagReachesSettingsAndChildren(t *testing.T) {
 	}
 }
 
+func TestAddressesThatAreAllowed(t *testing.T) {
+	for _, args := range []string{
+		"--bind-addr [::1]:0", "--bind-addr [::1]:7000 --advertise-addr ::1", "--bind-addr 0.0.0.0:7000 --advertise-addr node-1.example", "--bind-addr [fe80::1%lo]:7000 --advertise-addr node-1",
+		"--bind-addr :7000 --response-plane quic,tls", "--bind-addr :0 --response-plane tcp,tls", "--advertise-addr 127.0.0.1", "--advertise-addr fd00::1", "--bind-addr localhost:0",
+	} {
+		if _, err := parse(t, strings.Fields(args)...); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestBadSettings(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--lanes 17", "--lanes 17: out of range: use 1 to 16"},
@@ -84,7 +95,17 @@ func TestBadSettings(t *testing.T) {
 		{"--keep-alive-interval 15s", "--keep-alive-interval 15s is not below --idle-timeout 15s"},
 		{"--bind-addr :65535", "--bind-addr :65535 with --server-endpoints 4 ends above port 65535: use port 65532 or less"},
 		{"--advertise-addr 10.0.0.1:7000", "without a port"},
-		{"--advertise-addr 0.0.0.0", "no address that anyone can dial"},
+		{"--advertise-addr 0.0.0.0", "is unspecified, no address that anyone can dial"},
+		{"--advertise-addr 169.254.7.1", "is link-local, no address that anyone can dial"},
+		{"--advertise-addr fe80::1", "is link-local"},
+		{"--advertise-addr fe80::1%eth0", "is link-local"},
+		{"--advertise-addr 239.1.1.1", "is multicast"},
+		{"--advertise-addr ff02::1", "is multicast"},
+		{"--advertise-addr 255.255.255.255", "is reserved"},
+		{"--advertise-addr [::1]", "without a port"},
+		{"--bind-addr 224.0.0.1:7000", "--bind-addr 224.0.0.1:7000 is multicast"},
+		{"--bind-addr [fe80::1%lo]:7000", "say with --advertise-addr what they should"},
+		{"--bind-addr :7000 --response-plane tcp,tls", "which the planes tcp and tls would both take"},
 		{"--shrink-threshold 1KiB", "use 64KiB to 1GiB"},
 		{"--tls-ca ca.pem", "--tls-ca without --tls-cert (this node's certificate), --tls-key (the certificate's private key), --peer-name (the name that the other side must have)"},
 		{"--tls-cert c.pem", "--tls-cert without --tls-ca (the authorities that are trusted), --tls-key"},
