@@ -33,7 +33,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, x := range []*prometheus.Desc{
 		d.streamsOpened, d.streamsEnded, d.openStreams, d.closingSlots, d.records, d.bytes, d.planeRecords, d.fallbacks,
 		d.writes, d.reads, d.wakes, d.perWrite, d.sinkCalls, d.sinkSlow, d.forgotten,
-		d.links, d.lanes, d.laneQueue, d.laneRTT, d.laneStreams, d.laneDeaths, d.moved,
+		d.links, d.lanes, d.laneQueue, d.laneRTT, d.laneStreams, d.laneDeaths, d.moved, d.addresses,
 		d.dropped, d.refused, d.stalls, d.replay, d.committed, d.buffered,
 		d.udpDatagrams, d.udpDrops, d.udpBuffers, d.libraryDrops, d.packetsLost,
 		d.dials, d.dialErrors, d.accepts, d.acceptErrors,
@@ -104,13 +104,20 @@ func (c *collector) collectLanes(out emitter, s responseplane.Stats) {
 	out.gauge(d.links, int64(s.Links))
 	out.counters(d.laneDeaths, s.LaneDeaths)
 	out.counter(d.moved, s.StreamsMoved)
-	up := make(map[string]int64)
+	for reason, n := range s.AddressesRefused {
+		out.gauge(d.addresses, int64(n), reason)
+	}
+	up, leaving := make(map[string]int64), make(map[string]int64)
 	for _, t := range c.transports {
 		up[t.Plane()] = 0 // a plane without a lane is a fact, too
 	}
 	lanes := make(map[laneKey]laneSum, len(s.Lanes))
 	for _, l := range s.Lanes {
-		up[l.Plane]++
+		if l.Leaving {
+			leaving[l.Plane]++
+		} else {
+			up[l.Plane]++
+		}
 		peer := l.PeerName
 		if peer == "" {
 			peer = l.Peer.String()
@@ -124,6 +131,9 @@ func (c *collector) collectLanes(out emitter, s responseplane.Stats) {
 	}
 	for plane, n := range up {
 		out.gauge(d.lanes, n, plane, "up")
+	}
+	for plane, n := range leaving {
+		out.gauge(d.lanes, n, plane, "leaving")
 	}
 	for k, sum := range lanes {
 		out.gauge(d.laneQueue, sum.queue, k.plane, k.peer, k.lane)

@@ -12,6 +12,7 @@ type descs struct {
 	records, bytes, planeRecords, fallbacks                          *prometheus.Desc
 	writes, reads, wakes, perWrite, sinkCalls, sinkSlow, forgotten   *prometheus.Desc
 	links, lanes, laneQueue, laneRTT, laneStreams, laneDeaths, moved *prometheus.Desc
+	addresses                                                        *prometheus.Desc
 	dropped, refused, stalls, replay, committed, buffered            *prometheus.Desc
 
 	udpDatagrams, udpDrops, udpBuffers, libraryDrops, packetsLost *prometheus.Desc
@@ -40,11 +41,12 @@ func newDescs() descs {
 		forgotten: desc("forgotten_flushes_total", "Writes of what was put and never flushed."),
 
 		links:       desc("links", "Peers to which there is a link."),
-		lanes:       desc("lanes", "Lanes by plane and state.", "plane", "state"),
+		lanes:       desc("lanes", "Lanes by plane and state: up, or leaving when the link has gone to another plane and only open responses hold the lane.", "plane", "state"),
 		laneQueue:   desc("lane_queue_bytes", "Bytes that wait to be written to a lane.", "plane", "peer", "lane"),
 		laneRTT:     desc("lane_rtt_seconds", "Round trip of the last PING on a lane (frontends).", "plane", "peer", "lane"),
 		laneStreams: desc("lane_streams", "Open responses on a lane.", "plane", "peer", "lane"),
 		laneDeaths:  desc("lane_deaths_total", "Lanes that have ended, by reason.", "reason"),
+		addresses:   desc("refused_addresses", "Addresses in the records of known nodes that are not dialled, by reason (frontends).", "reason"),
 		moved:       desc("streams_moved_total", "Responses that were moved to another lane."),
 
 		dropped:   desc("records_dropped_total", "Records of the protocol that were dropped without being an error, by reason.", "reason"),

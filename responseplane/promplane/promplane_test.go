@@ -71,13 +71,14 @@ func TestEverythingIsExported(t *testing.T) {
 		RecordsIn: 1000, RecordsOut: 28, BytesIn: 60000, BytesOut: 500, Reads: 40, Wakes: 30, SinkCalls: 5, SinkSlow: 1,
 		Writes: map[string]uint64{"flush": 6, "gap": 2}, ForgottenFlushes: 4, StreamsMoved: 9, WindowStalls: 11, Refused: 12,
 		LaneDeaths: map[string]uint64{"peer": 1}, RecordsDropped: map[string]uint64{"stale": 13}, ReplayBytes: 14, CommittedBytes: 15, BufferedBytes: 16,
-		Links:  2,
+		Links: 2, AddressesRefused: map[string]uint64{"link-local": 3},
 		Planes: map[string]mux.PlaneStats{"quic": {RecordsIn: 700}, "tls": {RecordsIn: 200}},
 		Lanes: []responseplane.LaneStats{
 			{PeerName: "w-0", Plane: "quic", Lane: 0, Serial: 1, Streams: 1, QueueBytes: 100, RTT: 2 * time.Millisecond, RecordsIn: 600},
 			// Another life of the same process, whose name is the same: it must not break the scrape.
 			{PeerName: "w-0", Peer: transport.NodeID{1}, Plane: "quic", Lane: 0, Serial: 1, Streams: 1, QueueBytes: 50, RTT: time.Millisecond, RecordsIn: 100},
 			{Peer: transport.NodeID{2}, Plane: "tls", Lane: 1, Serial: 4, RecordsIn: 200},
+			{Peer: transport.NodeID{3}, Plane: "tls", Lane: 0, Serial: 1, Leaving: true},
 		},
 	}
 	s.RecordsPerWrite[0], s.RecordsPerWrite[3], s.RecordsPerWrite[len(s.RecordsPerWrite)-1] = 5, 2, 1
@@ -100,6 +101,7 @@ func TestEverythingIsExported(t *testing.T) {
 		`laneway_records_per_write_bucket{le="4096"} 7`, `laneway_records_per_write_bucket{le="+Inf"} 8`,
 		"laneway_records_per_write_sum 28", "laneway_records_per_write_count 8",
 		"laneway_links 2", `laneway_lanes{plane="quic",state="up"} 2`, `laneway_lanes{plane="tls",state="up"} 1`,
+		`laneway_lanes{plane="tls",state="leaving"} 1`, `laneway_refused_addresses{reason="link-local"} 3`,
 		`laneway_lane_queue_bytes{lane="0",peer="w-0",plane="quic"} 150`, `laneway_lane_streams{lane="0",peer="w-0",plane="quic"} 2`,
 		`laneway_lane_rtt_seconds{lane="0",peer="w-0",plane="quic"} 0.002`, `laneway_lane_streams{lane="1",peer="02000000000000000000000000000000",plane="tls"} 0`,
 		`laneway_lane_deaths_total{reason="peer"} 1`, "laneway_streams_moved_total 9", `laneway_records_dropped_total{reason="stale"} 13`,
