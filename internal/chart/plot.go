@@ -20,9 +20,11 @@ const (
 	Dots
 )
 
-// Series is one set of points with a name for the legend.
+// Series is one set of points with a name for the legend. One without a name is not in the legend.
 type Series struct {
-	Name   string
+	Name string
+	// Tip is what the reader sees who points at the series; the name by default.
+	Tip    string
 	Points []Point
 	Style  Style
 	Dash   bool
@@ -132,12 +134,19 @@ func (p *Plot) draw(style string) string {
 	return c.String()
 }
 
+func (s *Series) tip() string {
+	if s.Tip != "" {
+		return s.Tip
+	}
+	return s.Name
+}
+
 func (s *Series) draw(c *canvas, px, py func(float64) float64) {
 	k, dash := color(s.Color)
 	if s.Style == Dots {
 		for _, p := range s.Points {
 			if x, y := px(p.X), py(p.Y); finite(x) && finite(y) {
-				c.f(`<circle class="f%d" cx="%.1f" cy="%.1f" r="4"><title>%s: %s, %s</title></circle>`, k, x, y, html.EscapeString(s.Name), short(p.X), short(p.Y))
+				c.f(`<circle class="f%d" cx="%.1f" cy="%.1f" r="4"><title>%s: %s, %s</title></circle>`, k, x, y, html.EscapeString(s.tip()), short(p.X), short(p.Y))
 			}
 		}
 		return
@@ -161,7 +170,7 @@ func (s *Series) draw(c *canvas, px, py func(float64) float64) {
 		}
 		down, lastY = true, y
 	}
-	c.f(`"><title>%s</title></path>`, html.EscapeString(s.Name))
+	c.f(`"><title>%s</title></path>`, html.EscapeString(s.tip()))
 }
 
 // axes covers all points; some is false when there are none.
@@ -194,6 +203,9 @@ func (p *Plot) legend() (items []legendItem, rows int) {
 	}
 	x, row := 0.0, 0
 	for i, s := range p.Series {
+		if s.Name == "" {
+			continue
+		}
 		w := 23 + charWidth*float64(len([]rune(s.Name))) + 18
 		if x > 0 && x+w > width-12 {
 			x, row = 0, row+1
@@ -208,7 +220,9 @@ func (p *Plot) legend() (items []legendItem, rows int) {
 func (p *Plot) alt() string {
 	var names []string
 	for _, s := range p.Series {
-		names = append(names, s.Name)
+		if s.Name != "" {
+			names = append(names, s.Name)
+		}
 	}
 	return fmt.Sprintf("%s: %s over %s; %s", p.Title, p.YLabel, p.XLabel, strings.Join(names, ", "))
 }

@@ -90,72 +90,108 @@ func (s SLO) met(r *Row) bool {
 
 // Summarize computes the window of the measured requests that started within span. gaps may be nil. CPU figures are left to the caller.
 func Summarize(rows []Row, span Span, gaps *hdrhistogram.Histogram, slo SLO) *Window {
-	w := &Window{StartS: float64(span.Start) / 1e9, EndS: float64(span.End) / 1e9, ICL: DistOfHist(gaps)}
-	var ttft, itl, latency, effective []float64
-	var tokens int64
-	counted := true // every complete request said how many tokens it had
-	good := 0
+	s := NewSummary(span, slo)
 	for i := range rows {
-		r := &rows[i]
-		if r.Phase != PhaseMeasured || !span.holds(started(r)) {
-			continue
-		}
-		if r.Wrong != Absent {
-			w.Audited++
-			if w.WrongTokens == nil {
-				w.WrongTokens = new(int64)
-			}
-			*w.WrongTokens += int64(r.Wrong)
-		}
-		if r.Ended == EndCanceled {
-			w.Canceled++
-			continue
-		}
-		if !r.OK() {
-			w.Errors++
-			if w.ErrorsByType == nil {
-				w.ErrorsByType = map[string]int{}
-			}
-			w.ErrorsByType[r.ErrorType]++
-			continue
-		}
-		w.Requests++
-		w.Chunks += int64(r.Chunks)
-		if r.OutputTokens == Absent {
-			counted = false
-		} else {
-			tokens += int64(r.OutputTokens)
-		}
-		if v, ok := r.TTFT(); ok {
-			ttft = append(ttft, float64(v))
-			latency = append(latency, float64(r.Last-r.Sent))
-		}
-		if v, ok := r.ITL(); ok {
-			itl = append(itl, v)
-		}
-		effective = append(effective, float64(r.End-r.Intended))
-		if slo.Set() && slo.met(r) {
-			good++
-		}
+		s.Add(&rows[i])
 	}
-	w.TTFT, w.ITL, w.Latency, w.EffectiveLatency = NewDist(ttft), NewDist(itl), NewDist(latency), NewDist(effective)
-	sec := span.seconds()
-	if w.Requests > 0 && counted {
-		w.OutputTokens = Ptr(tokens)
+	return s.Window(gaps)
+}
+
+// Summary is Summarize over rows that come one at a time. It is used by one goroutine.
+type Summary struct {
+	span                          Span
+	slo                           SLO
+	w                             Window
+	ttft, itl, latency, effective []float64
+	tokens                        int64
+	good                          int
+	uncounted                     bool // a complete request did not say how many tokens it had
+}
+
+// NewSummary begins a summary of the measured requests that start within span.
+func NewSummary(span Span, slo SLO) *Summary { return &Summary{span: span, slo: slo} }
+
+// Add takes a row into account; it keeps no reference to it.
+func (s *Summary) Add(r *Row) {
+	if r.Phase != PhaseMeasured || !s.span.holds(started(r)) {
+		return
+	}
+	w := &s.w
+	if r.Wrong != Absent {
+		w.Audited++
+		if w.WrongTokens == nil {
+			w.WrongTokens = new(int64)
+		}
+		*w.WrongTokens += int64(r.Wrong)
+	}
+	if r.Ended == EndCanceled {
+		w.Canceled++
+		return
+	}
+	if !r.OK() {
+		w.Errors++
+		if w.ErrorsByType == nil {
+			w.ErrorsByType = map[string]int{}
+		}
+		w.ErrorsByType[r.ErrorType]++
+		return
+	}
+	w.Requests++
+	w.Chunks += int64(r.Chunks)
+	if r.OutputTokens == Absent {
+		s.uncounted = true
+	} else {
+		s.tokens += int64(r.OutputTokens)
+	}
+	if v, ok := r.TTFT(); ok {
+		s.ttft = append(s.ttft, float64(v))
+		s.latency = append(s.latency, float64(r.Last-r.Sent))
+	}
+	if v, ok := r.ITL(); ok {
+		s.itl = append(s.itl, v)
+	}
+	s.effective = append(s.effective, float64(r.End-r.Intended))
+	if s.slo.Set() && s.slo.met(r) {
+		s.good++
+	}
+}
+
+// Window is the summary of what was added. gaps may be nil. CPU figures are left to the caller.
+func (s *Summary) Window(gaps *hdrhistogram.Histogram) *Window {
+	w := s.w
+	w.StartS, w.EndS, w.ICL = float64(s.span.Start)/1e9, float64(s.span.End)/1e9, DistOfHist(gaps)
+	w.TTFT, w.ITL, w.Latency, w.EffectiveLatency = NewDist(s.ttft), NewDist(s.itl), NewDist(s.latency), NewDist(s.effective)
+	sec := s.span.seconds()
+	if w.Requests > 0 && !s.uncounted {
+		w.OutputTokens = Ptr(s.tokens)
 	}
 	if sec > 0 {
 		w.RequestsPerS = Ptr(float64(w.Requests) / sec)
 		if w.OutputTokens != nil {
-			w.OutputTokensPer = Ptr(float64(tokens) / sec)
+			w.OutputTokensPer = Ptr(float64(s.tokens) / sec)
 		}
 	}
-	if slo.Set() {
-		w.GoodRequests = Ptr(good)
+	if s.slo.Set() {
+		w.GoodRequests = Ptr(s.good)
 		if sec > 0 {
-			w.GoodputRequests = Ptr(float64(good) / sec)
+			w.GoodputRequests = Ptr(float64(s.good) / sec)
 		}
 	}
-	return w
+	return &w
+}
+
+// TTFTs and ITLs are the values that the window's distributions were made of, in milliseconds, sorted; they are for curves, after Window.
+func (s *Summary) TTFTs() []float64 { return inMS(s.ttft) }
+
+// ITLs are the mean inter-token latencies of the requests, as TTFTs.
+func (s *Summary) ITLs() []float64 { return inMS(s.itl) }
+
+func inMS(ns []float64) []float64 {
+	out := make([]float64, len(ns))
+	for i, v := range ns {
+		out[i] = v * msPerNs
+	}
+	return out
 }
 
 // SummarizeWarmup counts the warm-up requests, nil when there were none.
