@@ -23,6 +23,7 @@ type flags struct {
 	app   *cli.App
 	plane *planeflags.Flags
 	disco *discoveryflags.Flags
+	http  *httpFlags
 
 	name, httpAddr, adminAddr *string
 	drainGrace, drainTimeout  *time.Duration
@@ -45,6 +46,7 @@ func declare(app *cli.App) *flags {
 	f.drainGrace = g.Duration("drain-grace", 0, cli.Range(0, 10*time.Minute), "on SIGTERM: how long new requests are still served while load balancers see that /readyz fails; then they get 503")
 	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end; then they are cut with an error event")
 
+	f.http = declareHTTP(app)
 	f.disco = discoveryflags.Register(app, discoveryflags.Options{})
 
 	g = app.Group("Requests")
@@ -84,6 +86,7 @@ type settings struct {
 	firstToken, inactivity, sseKeepAlive time.Duration // 0 = none
 	requestTimeout                       time.Duration // 0 = none
 	disco                                discoveryflags.Settings
+	http                                 httpSettings
 	plane                                planeflags.Settings
 	values                               map[string]string // all flags in force, for /debug/plane
 }
@@ -99,6 +102,7 @@ func (f *flags) settings() (settings, error) {
 		router: *f.router, outPath: *f.outPath, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
 		maxOpen: *f.maxOpen, retryLimit: *f.retryLimit, maxBuffered: *f.maxBuffered,
 		firstToken: *f.firstToken, inactivity: *f.inactivity, sseKeepAlive: *f.sseKeepAlive,
+		http:  f.http.settings(),
 		plane: f.plane.Settings(), values: f.app.Values(),
 	}
 	s.overloadStatus, _ = strconv.Atoi(*f.overloadStatus) // one of three words

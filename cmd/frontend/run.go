@@ -66,7 +66,11 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 		return err
 	}
 	defer also(p.Close)
-	front, err := httpfront.New(s.httpConfig(p, log, metrics))
+	cfg := s.httpConfig(p, log, metrics)
+	if err := s.http.apply(&cfg, log); err != nil {
+		return err
+	}
+	front, err := httpfront.New(cfg)
 	if errors.Is(err, httpfront.ErrNoRing) {
 		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath, Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, httpfront.OutAuto)}
 	}

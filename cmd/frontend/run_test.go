@@ -138,11 +138,15 @@ func parse(t *testing.T, args ...string) settings {
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	played := newPlayedPlane()
-	p := startWith(t, func(context.Context, *slog.Logger, settings, prometheus.Registerer) (plane, error) {
-		return openPlane{played}, nil
-	}, args...)
+	p := startWith(t, playedConnector(played), args...)
 	p.plane = played
 	return p
+}
+
+func playedConnector(p *playedPlane) connector {
+	return func(context.Context, *slog.Logger, settings, prometheus.Registerer) (plane, error) {
+		return openPlane{p}, nil
+	}
 }
 
 func startWith(t *testing.T, connect connector, args ...string) *program {

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,19 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// MaxOpenRequests bounds the requests that are open at once; more get OverloadStatus. 0 = no bound.
 	MaxOpenRequests int
+	// TLS, when set, has Serve speak HTTPS: HTTP/2 and HTTP/1.1 by ALPN, unless NextProtos says otherwise. It must have a certificate.
+	TLS *tls.Config
+	// NoHTTP2 leaves HTTP/1.1 only. Otherwise HTTP/2 is spoken too: over TLS, and without it to clients that begin with its preface (h2c).
+	NoHTTP2 bool
+	// MaxConcurrentStreams bounds the requests that are open at once on one connection of HTTP/2, default 1000.
+	MaxConcurrentStreams int
+	// MaxConnections bounds the connections that clients hold open; more are told so (OverloadStatus) and closed. 0 = no bound.
+	MaxConnections int
+	// MaxHeaderBytes bounds a request's header, default 64 KiB; HeaderTimeout how long it, or a handshake, may take, default 10 s.
+	MaxHeaderBytes int
+	HeaderTimeout  time.Duration
+	// IdleTimeout is how long a connection may be silent between two requests, default 2 minutes.
+	IdleTimeout time.Duration
 	// MaxBodyBytes bounds a request's body, default 8 MiB. MaxReplyBytes bounds a reply that is not streamed, default 16 MiB.
 	MaxBodyBytes, MaxReplyBytes int
 	// BodyTimeout is how long a client may take to send its body, default 30 s.
@@ -47,7 +61,8 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"MaxOpenRequests", c.MaxOpenRequests}, {"MaxBodyBytes", c.MaxBodyBytes}, {"MaxReplyBytes", c.MaxReplyBytes}} {
+	}{{"MaxOpenRequests", c.MaxOpenRequests}, {"MaxBodyBytes", c.MaxBodyBytes}, {"MaxReplyBytes", c.MaxReplyBytes},
+		{"MaxConcurrentStreams", c.MaxConcurrentStreams}, {"MaxConnections", c.MaxConnections}, {"MaxHeaderBytes", c.MaxHeaderBytes}} {
 		if n.value < 0 {
 			bad("%s is %d, expected 0 (the default) or more", n.name, n.value)
 		}
@@ -56,10 +71,14 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{{"BodyTimeout", c.BodyTimeout}, {"WriteTimeout", c.WriteTimeout}, {"FirstTokenTimeout", c.FirstTokenTimeout},
-		{"InactivityTimeout", c.InactivityTimeout}, {"StopGrace", c.StopGrace}} {
+		{"InactivityTimeout", c.InactivityTimeout}, {"StopGrace", c.StopGrace},
+		{"HeaderTimeout", c.HeaderTimeout}, {"IdleTimeout", c.IdleTimeout}} {
 		if d.value < 0 {
 			bad("%s is %v, expected 0 (the default) or more", d.name, d.value)
 		}
+	}
+	if c.TLS != nil && len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil && c.TLS.GetConfigForClient == nil {
+		bad("TLS has no certificate")
 	}
 	switch c.OutPath {
 	case "", OutAuto, OutRing, OutInline, OutPull:
@@ -84,6 +103,14 @@ func (c Config) withDefaults() Config {
 	def(&c.WriteTimeout, 30*time.Second)
 	def(&c.KeepAlive, 15*time.Second)
 	def(&c.StopGrace, 5*time.Second)
+	def(&c.HeaderTimeout, 10*time.Second)
+	def(&c.IdleTimeout, 2*time.Minute)
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.MaxConcurrentStreams == 0 {
+		c.MaxConcurrentStreams = 1000
+	}
 	if c.MaxBodyBytes == 0 {
 		c.MaxBodyBytes = 8 << 20
 	}

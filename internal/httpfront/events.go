@@ -1,13 +1,14 @@
 package httpfront
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/openai"
 )
 
 // serveEvents streams the response as server-sent events.
-func (x *exchange) serveEvents(includeUsage bool) {
+func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 	s := x.server
 	h := x.w.Header()
 	h["Content-Type"] = sseType
@@ -15,6 +16,7 @@ func (x *exchange) serveEvents(includeUsage bool) {
 	h["X-Accel-Buffering"] = no
 	x.chunks = openai.NewChunks(x.head, includeUsage)
 	x.out = s.newOutput(x.w)
+	defer x.out.events(r)()
 
 	ctx := x.ctx
 	wait := s.keeper.watch(x.ctx, time.Now())

@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -29,11 +30,16 @@ type exchange struct {
 	wait   *waiter // nil without keep-alive
 }
 
-// finished reads what a complete response's end carried.
+// finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot pass it off
+// as all there was.
 func (x *exchange) finished() (mockproto.Trailer, error) {
 	t, err := mockproto.DecodeTrailer(x.stream.Trailer())
 	if err != nil {
 		return t, &EndError{End: EndProtocol, Text: "its end could not be read", Worker: x.stream.Worker(), Err: err}
+	}
+	if t.CompletionTokens != x.account.records {
+		return t, &EndError{End: EndProtocol, Worker: x.stream.Worker(),
+			Text: fmt.Sprintf("it was to have %d tokens and ended as complete after %d", t.CompletionTokens, x.account.records)}
 	}
 	return t, nil
 }

@@ -21,10 +21,15 @@ import (
 // generate serves one request for tokens, from its body to its end.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
 	a := account{start: time.Now(), endpoint: k.String()}
+	s.metrics.begin(&a)
 	defer s.metrics.close(&a)
 	refuse := func(e *openai.Error, label string) {
 		a.status, a.label = e.Status, label
 		s.reply(w, e)
+	}
+	if e, label := s.refusal(w, r); e != nil {
+		refuse(e, label)
+		return
 	}
 	// The place is taken before the body is read, so that places bound the memory of bodies too.
 	if e, label := s.admit(); e != nil {
@@ -72,7 +77,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 		x.conn = outpath.From(ctx)
 	}
 	if req.Stream {
-		x.serveEvents(req.IncludeUsage)
+		x.serveEvents(r, req.IncludeUsage)
 	} else {
 		x.serveReply()
 	}

@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ var (
 
 // metrics are the frontend's own. Children are looked up once a request, never once a token.
 type metrics struct {
+	started      *prometheus.CounterVec
 	requests     *prometheus.CounterVec
 	inflight     *prometheus.GaugeVec
 	disconnected prometheus.Counter
@@ -38,12 +40,18 @@ type modelMetrics struct {
 	tokens              prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, clients *conns) (*metrics, error) {
 	const ns, sub = "laneway", "frontend"
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: "open_connections",
+		Help: "Connections of clients, idle ones too."}, func() float64 { return float64(clients.open.Load()) })
+	over := prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "refused_connections_total",
+		Help: "Connections that came when clients held as many as they may."}, func() float64 { return float64(clients.over.Load()) })
 	hist := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help, Buckets: buckets}, []string{"model"})
 	}
 	m := &metrics{
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "requests_started_total",
+			Help: "Requests for tokens whose header came. Less those that ended (requests_total) they are being served."}, []string{"endpoint"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: "requests_total",
 			Help: "Requests that ended. status is the HTTP status, or the one a failure in mid-stream would have had; 499: the client left."},
 			[]string{"model", "endpoint", "request_type", "status", "error_type"}),
@@ -63,7 +71,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Help: "Writes of events to clients: inline or io_uring by the goroutine that brought them, one by one or those of a read together, or pull by the request's own."}, []string{"path"})
 	m.inline, m.ring, m.pulled = writes.WithLabelValues("inline"), writes.WithLabelValues("io_uring"), writes.WithLabelValues("pull")
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens, m.slow, writes} {
+	for _, c := range []prometheus.Collector{open, over, m.started, m.requests, m.inflight, m.disconnected, m.ttft, m.itl, m.duration, m.tokens, m.slow, writes} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -110,8 +118,13 @@ func (a *account) took(n int, now time.Time) {
 	a.model.tokens.Add(float64(n))
 }
 
-// close counts the request.
+// begin counts a request that has come; close counts it when it has ended.
+func (m *metrics) begin(a *account) { m.started.WithLabelValues(a.endpoint).Inc() }
+
 func (m *metrics) close(a *account) {
+	if a.status == 0 { // a panic; net/http cuts the connection
+		a.status, a.label = http.StatusInternalServerError, labelInternal
+	}
 	kind := "unary"
 	if a.stream {
 		kind = "stream"

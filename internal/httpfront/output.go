@@ -13,6 +13,7 @@ import (
 )
 
 // output writes to a client under a deadline that rolls: it is set again when a write comes a while after it was set, not for each write.
+// The deadlines of a stream of events over HTTP/2 are stall's.
 type output struct {
 	w       http.ResponseWriter
 	flusher interface{ FlushError() error }
@@ -21,6 +22,7 @@ type output struct {
 	armed   time.Time
 	slow    prometheus.Counter // clients that took no bytes until a deadline
 	counted bool
+	watch   *stall // nil = deadlines
 }
 
 func (s *Server) newOutput(w http.ResponseWriter) output {
@@ -29,13 +31,39 @@ func (s *Server) newOutput(w http.ResponseWriter) output {
 	return o
 }
 
+// events has the output watch its writes as fits r's protocol, for a stream that may be silent for longer than a write may take. The
+// returned function must be called before the handler returns.
+func (o *output) events(r *http.Request) (done func()) {
+	if r.ProtoMajor == 1 {
+		return func() {}
+	}
+	rc := o.rc
+	o.watch = watchStall(o.timeout, func() { _ = rc.SetWriteDeadline(time.Unix(1, 0)) }) // it ends writes that wait
+	return func() {
+		o.watch.stop()
+		o.watch, o.armed = nil, time.Time{}
+		o.arm(time.Now()) // for what the server writes when the handler has returned
+	}
+}
+
 func (o *output) write(p []byte, now time.Time) error {
 	o.arm(now)
 	_, err := o.w.Write(p)
+	o.disarm()
 	return o.result(err)
 }
 
+func (o *output) disarm() {
+	if o.watch != nil {
+		o.watch.end()
+	}
+}
+
 func (o *output) arm(now time.Time) {
+	if o.watch != nil {
+		o.watch.begin(now)
+		return
+	}
 	if now.Sub(o.armed) > min(o.timeout/4, time.Second) {
 		o.armed = now
 		_ = o.rc.SetWriteDeadline(now.Add(o.timeout)) // not supported: then there is none
@@ -44,7 +72,7 @@ func (o *output) arm(now time.Time) {
 
 // result counts a client that was too slow, once.
 func (o *output) result(err error) error {
-	if err != nil && !o.counted && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, outpath.ErrFull)) {
+	if err != nil && !o.counted && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, outpath.ErrFull) || o.watch != nil && o.watch.fired.Load()) {
 		o.counted = true
 		o.slow.Inc()
 	}
@@ -78,6 +106,10 @@ func (o *output) writeAll(p []byte) error {
 }
 
 func (o *output) flush() error {
+	if o.watch != nil {
+		o.watch.begin(time.Now())
+		defer o.watch.end()
+	}
 	if o.flusher != nil {
 		return o.result(o.flusher.FlushError())
 	}

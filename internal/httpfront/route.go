@@ -17,17 +17,29 @@ const modelsPath = "/v1/models"
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := requestID(r.Header)
 	w.Header()["X-Request-Id"] = []string{id}
-	// A connection's write deadline outlives the request that set it, so each request begins with its own.
 	now, rc := time.Now(), http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(now.Add(s.cfg.WriteTimeout))
+	if r.ProtoMajor == 1 {
+		// A connection's write deadline outlives the request that set it, so each request begins with its own. On HTTP/2 it is the
+		// stream's, and would end one that waits for its first token.
+		_ = rc.SetWriteDeadline(now.Add(s.cfg.WriteTimeout))
+	}
 	if r.ContentLength != 0 { // also for a body that is not read here: net/http reads on in it before it closes
 		_ = rc.SetReadDeadline(now.Add(s.cfg.BodyTimeout))
 	}
-	switch path := r.URL.Path; {
-	case path == "/v1/chat/completions":
+	path := r.URL.Path
+	switch path { // what is refused there is counted
+	case "/v1/chat/completions":
 		s.post(w, r, id, openai.Chat)
-	case path == "/v1/completions":
+		return
+	case "/v1/completions":
 		s.post(w, r, id, openai.Completion)
+		return
+	}
+	if e, _ := s.refusal(w, r); e != nil {
+		s.reply(w, e)
+		return
+	}
+	switch {
 	case path == modelsPath || strings.HasPrefix(path, modelsPath+"/"):
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.wrongMethod(w, r, "GET, HEAD")

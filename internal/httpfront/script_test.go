@@ -3,6 +3,7 @@ package httpfront
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +63,7 @@ type play struct {
 	killed, stopped, shut chan struct{}
 	onceK, onceS, onceC   sync.Once
 	retries               int
+	given                 atomic.Int64 // records
 }
 
 type step struct {
@@ -70,7 +73,7 @@ type step struct {
 
 func newPlay(steps ...step) *play {
 	p := &play{steps: make(chan step, max(len(steps), 16)), killed: make(chan struct{}), stopped: make(chan struct{}), shut: make(chan struct{}),
-		trailer: `{"finish_reason":"length","prompt_tokens":3,"completion_tokens":2}`}
+		trailer: `{"finish_reason":"length","prompt_tokens":3,"completion_tokens":%d}`}
 	for _, s := range steps {
 		p.steps <- s
 	}
@@ -80,17 +83,22 @@ func newPlay(steps ...step) *play {
 func (p *play) NextBatch(ctx context.Context) ([][]byte, error) {
 	select { // what is ready goes first
 	case s := <-p.steps:
-		return s.bytes()
+		return p.give(s)
 	default:
 	}
 	select {
 	case s := <-p.steps:
-		return s.bytes()
+		return p.give(s)
 	case <-p.killed:
 		return nil, &EndError{End: EndKilled}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func (p *play) give(s step) ([][]byte, error) {
+	p.given.Add(int64(len(s.recs)))
+	return s.bytes()
 }
 
 func (s step) bytes() ([][]byte, error) {
@@ -101,7 +109,9 @@ func (s step) bytes() ([][]byte, error) {
 	return out, s.err
 }
 
-func (p *play) Trailer() []byte  { return []byte(p.trailer) }
+func (p *play) Trailer() []byte {
+	return []byte(strings.Replace(p.trailer, "%d", fmt.Sprint(p.given.Load()), 1))
+}
 func (p *play) Stop()            { p.onceS.Do(func() { close(p.stopped) }) }
 func (p *play) Kill()            { p.onceK.Do(func() { close(p.killed) }) }
 func (p *play) Close() error     { p.onceC.Do(func() { close(p.shut) }); return nil }

@@ -3,6 +3,7 @@ package httpfront
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,11 +21,10 @@ import (
 
 // Limits that are not worth a setting.
 const (
-	readHeaderTimeout = 10 * time.Second
-	idleTimeout       = 2 * time.Minute // of a connection between two requests
-	maxHeaderBytes    = 64 << 10
-	modelsFresh       = 250 * time.Millisecond // how long the list of models may be remembered
-	cutGrace          = 2 * time.Second        // how long responses that were cut have to say so to their clients
+	modelsFresh = 250 * time.Millisecond // how long the list of models may be remembered
+	cutGrace    = 2 * time.Second        // how long responses that were cut have to say so to their clients
+	// A connection of HTTP/2 that is silent for http2Silence is asked whether it is alive: its streams may wait for tokens for minutes.
+	http2Silence = 30 * time.Second
 )
 
 // errCut is the cause of the request contexts that Drain and Close end.
@@ -36,6 +36,7 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 	http    *http.Server
+	conns   *conns
 	keeper  *keeper
 	batches outpath.Batches
 	noRing  atomic.Pointer[error] // why there are no batches though they are wanted
@@ -58,7 +59,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	m, err := newMetrics(cfg.Metrics)
+	clients := &conns{max: cfg.MaxConnections}
+	m, err := newMetrics(cfg.Metrics, clients)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +71,26 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.keeper = newKeeper(cfg.KeepAlive)
+	s.conns = clients
 	s.http = &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ConnContext:       outpath.ConnContext,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // a peer's doing: TLS to a plain port, resets
+		Protocols:         new(http.Protocols),
+		ReadHeaderTimeout: cfg.HeaderTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		// No ReadTimeout and no WriteTimeout: bodies and writes have deadlines of their own, a stream may last.
+		MaxHeaderBytes: cfg.MaxHeaderBytes + headerSlack,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxConcurrentStreams, SendPingTimeout: http2Silence,
+			PingTimeout: cfg.WriteTimeout, WriteByteTimeout: cfg.WriteTimeout},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return clients.enter(outpath.ConnContext(ctx, c), c)
+		},
+		ConnState:   clients.state,
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // a peer's doing: TLS to a plain port, resets
 	}
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(!cfg.NoHTTP2)
+	s.http.Protocols.SetUnencryptedHTTP2(!cfg.NoHTTP2)
 	return s, nil
 }
 
@@ -89,12 +102,22 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// wrap has l's connections written to as OutPath says.
+// wrap has l's connections written to as OutPath says, and TLS over that.
 func (s *Server) wrap(l net.Listener) net.Listener {
-	if s.cfg.OutPath == OutPull {
+	if s.cfg.OutPath != OutPull {
+		l = outpath.Listen(l)
+	}
+	if s.cfg.TLS == nil {
 		return l
 	}
-	return outpath.Listen(l)
+	t := s.cfg.TLS.Clone()
+	if len(t.NextProtos) == 0 {
+		t.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if s.cfg.NoHTTP2 {
+		t.NextProtos = slices.DeleteFunc(t.NextProtos, func(p string) bool { return p == "h2" })
+	}
+	return tls.NewListener(l, t)
 }
 
 // Ready is nil when a request would be served.

@@ -59,7 +59,7 @@ func byHand(p *play) *sinkPlay { return &sinkPlay{play: p, change: make(chan str
 
 // deliver is a read of the lane: it returns when the sink has.
 func (s *sinkPlay) deliver(read step) {
-	recs, err := read.bytes()
+	recs, err := s.give(read)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end == nil {
