@@ -20,9 +20,9 @@ func TestSuite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, transporttest.Factory{
-				Plane:             transport.PlaneQUIC,
-				New:               func(t testing.TB) (transport.Transport, transport.NodeID) { return node(t, cfg) },
-				Bind:              "127.0.0.1:0",
+				Plane: transport.PlaneQUIC,
+				New:   func(t testing.TB) (transport.Transport, transport.NodeID) { return node(t, cfg) },
+				Bind:  "127.0.0.1:0", Network: "udp",
 				Silent:            silent,
 				Proves:            true,
 				ListenerOwnsLanes: true,

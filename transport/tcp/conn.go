@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/laneway-ai/laneway/transport"
@@ -16,20 +17,21 @@ import (
 
 // conn is a TCP lane.
 type conn struct {
-	t    *Transport
-	raw  *net.TCPConn
-	tls  *tls.Conn // nil on plane tcp
-	rw   net.Conn  // raw or tls: what carries the lane's bytes
-	info transport.ConnInfo
-	gate base.Gate
-	try  tryWriter // plane tcp
+	t     *Transport
+	raw   *net.TCPConn
+	below *below    // raw, on plane tls
+	tls   *tls.Conn // nil on plane tcp
+	rw    net.Conn  // raw or tls: what carries the lane's bytes
+	info  transport.ConnInfo
+	gate  base.Gate
+	try   tryWriter // plane tcp
 }
 
 var _ transport.Conn = (*conn)(nil)
 
 func newConn(t *Transport, raw *net.TCPConn, lane int) *conn {
 	return &conn{
-		t: t, raw: raw, rw: raw,
+		t: t, raw: raw, rw: raw, below: &below{TCPConn: raw},
 		info: transport.ConnInfo{Plane: t.plane, Local: raw.LocalAddr(), Remote: raw.RemoteAddr(), Lane: lane},
 	}
 }
@@ -109,7 +111,38 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.t.tally.RecvCalls.Add(1)
 		return n, nil // an error comes again
 	}
+	if err == io.EOF && !c.clean() {
+		err = errCut
+	}
 	return 0, c.mapped(err)
+}
+
+// errCut is what a lane ends with that was cut or aborted where the peer has not ended its bytes.
+var errCut = fmt.Errorf("the connection ended in the middle of its bytes: %w", io.ErrUnexpectedEOF)
+
+// clean says whether the end of the bytes that a read has met is the peer's CloseWrite. crypto/tls takes a FIN between two
+// records for the alert close_notify that should have come before it; and the kernel reports a reset once, so a write may have
+// had it and leave the read with what looks like the end.
+func (c *conn) clean() bool {
+	if c.tls != nil {
+		return !c.below.ended.Load()
+	}
+	return c.gate.HalfClosed() || !gone(c.raw)
+}
+
+// below is the TCP connection as crypto/tls gets it. It notes the end of its bytes.
+type below struct {
+	*net.TCPConn
+	ended atomic.Bool
+}
+
+// Read implements net.Conn.
+func (b *below) Read(p []byte) (int, error) {
+	n, err := b.TCPConn.Read(p)
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
+	return n, err
 }
 
 // Write implements transport.Conn.

@@ -167,7 +167,7 @@ func (ln *listener) loop(l accepter) {
 func (ln *listener) serve(c *conn) {
 	ctx, cancel := context.WithDeadline(ln.ctx, ln.t.deadline())
 	defer cancel()
-	if err := c.handshake(ctx, tls.Server(c.raw, ln.t.cfg.security().Server())); err != nil {
+	if err := c.handshake(ctx, tls.Server(c.below, ln.t.cfg.security().Server())); err != nil {
 		if ln.ctx.Err() == nil {
 			ln.t.tally.AcceptErrors.Add(1)
 			ln.t.seldom.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)

@@ -23,9 +23,9 @@ func TestSuite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.Run(t, transporttest.Factory{
-				Plane:  map[bool]string{false: transport.PlaneTCP, true: transport.PlaneTLS}[cfg.TLS],
-				New:    func(t testing.TB) (transport.Transport, transport.NodeID) { return node(t, cfg) },
-				Bind:   "127.0.0.1:0",
+				Plane: map[bool]string{false: transport.PlaneTCP, true: transport.PlaneTLS}[cfg.TLS],
+				New:   func(t testing.TB) (transport.Transport, transport.NodeID) { return node(t, cfg) },
+				Bind:  "127.0.0.1:0", Network: "tcp",
 				Silent: silent,
 				Proves: cfg.TLS,
 			})

@@ -100,7 +100,7 @@ func (t *Transport) dial(outer context.Context, req transport.DialRequest) (*con
 	raw.SetNoDelay(true)
 	c := newConn(t, raw, req.Lane)
 	if t.cfg.TLS {
-		tc := tls.Client(raw, t.cfg.security().Client(req))
+		tc := tls.Client(c.below, t.cfg.security().Client(req))
 		if err := c.handshake(ctx, tc); err != nil {
 			c.part(ctx, err)
 			return nil, t.dialError(outer, req, err)

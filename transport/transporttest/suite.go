@@ -14,6 +14,8 @@ type Factory struct {
 	Plane string
 	// New makes a transport with an identity of its own. The suite closes it.
 	New func(t testing.TB) (transport.Transport, transport.NodeID)
+	// Network is what the plane's bytes go over, "tcp" or "udp"; "" for a plane without sockets.
+	Network string
 	// Bind is where listeners bind, host:0.
 	Bind string
 	// Silent gives an address on which a dial waits until its context ends.
@@ -57,6 +59,12 @@ func Run(t *testing.T, f Factory) {
 		{"PortInUseIsNamed", testPortInUse},
 		{"BadBindIsRefused", testBadBind},
 		{"PortIsFreeAfterClose", testRebind},
+		{"LanesAtOnce", withLanes(testLanesAtOnce)},
+		{"BlockedLaneHoldsUpNoOther", withLanes(testBlockedLane)},
+		{"FaultInOneLane", withLanes(testFaultInOneLane)},
+		{"CutIsNoCleanEnd", testTruncation},
+		{"LossyPath", testLossyPath},
+		{"Stress", testStress},
 		{"64LanesOf1MiB", testManyLanes},
 		{"LanesComeAndGo", testChurn},
 		{"SocketsAndCounters", testSocketsAndCounters},

@@ -65,6 +65,13 @@ func (g *Gate) Close() (first bool) {
 	return first
 }
 
+// HalfClosed says whether this side has ended its bytes.
+func (g *Gate) HalfClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.half
+}
+
 // Closed says whether Close was called.
 func (g *Gate) Closed() bool {
 	g.mu.Lock()
