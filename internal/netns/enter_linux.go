@@ -13,7 +13,17 @@ import (
 
 // Do runs f on a thread that is in the node's namespace: a socket that f itself opens, and a process that f starts, belong to it. Goroutines that f starts
 // do not. f must not wait for long: the thread is held.
-func (d *Node) Do(f func() error) (err error) {
+func (d *Node) Do(f func() error) error {
+	return away(func() error {
+		if err := unix.Setns(int(d.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("netns: enter %s: %w", d.Namespace, os.NewSyscallError("setns", err))
+		}
+		return nil
+	}, f)
+}
+
+// away runs leave, which takes its thread to another namespace or fails, then f there, and brings the thread back.
+func away(leave, f func() error) (err error) {
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -21,14 +31,14 @@ func (d *Node) Do(f func() error) (err error) {
 		return fmt.Errorf("netns: %w", err)
 	}
 	defer home.Close()
-	if err := unix.Setns(int(d.file.Fd()), unix.CLONE_NEWNET); err != nil {
+	if err := leave(); err != nil {
 		runtime.UnlockOSThread()
-		return fmt.Errorf("netns: enter %s: %w", d.Namespace, os.NewSyscallError("setns", err))
+		return err
 	}
 	defer func() {
 		if e := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); e != nil {
-			// The goroutine stays locked, so the thread ends with it and nobody else runs in the wrong namespace.
-			err = errors.Join(err, fmt.Errorf("netns: leave %s: %w", d.Namespace, os.NewSyscallError("setns", e)))
+			// The goroutine stays locked, so that the thread ends with it and nobody else runs in the wrong namespace.
+			err = errors.Join(err, fmt.Errorf("netns: come back: %w", os.NewSyscallError("setns", e)))
 			return
 		}
 		runtime.UnlockOSThread()
@@ -70,25 +80,19 @@ func literal(address string) error {
 	return err
 }
 
-// mayUnshare tries on a thread that ends afterwards.
+// mayUnshare tries it. The thread comes back: were it left to die in the new namespace and the first of the process, it would stay, and
+// everything under /proc/self/net would be the new namespace's.
 func mayUnshare() error {
-	result := make(chan error, 1)
-	go func() { // ends at once, and its thread with it: it is never unlocked
-		runtime.LockOSThread()
-		result <- unix.Unshare(unix.CLONE_NEWNET)
-	}()
-	err := <-result
+	err := away(func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }, func() error { return nil })
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM) && os.Geteuid() != 0:
-		err = &MissingError{What: "they need root, run it as root or with sudo", Err: os.NewSyscallError("unshare", err)}
+		return &MissingError{What: "they need root, run it as root or with sudo", Err: err}
 	case errors.Is(err, unix.EPERM):
-		err = &MissingError{What: "this root may not, as in a container without the capability SYS_ADMIN; run it on the host or in a privileged container", Err: os.NewSyscallError("unshare", err)}
+		return &MissingError{What: "this root may not, as in a container without the capability SYS_ADMIN; run it on the host or in a privileged container", Err: err}
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		err = &MissingError{What: "the kernel was built without them (CONFIG_NET_NS)", Err: os.NewSyscallError("unshare", err)}
-	default:
-		err = &MissingError{What: "the kernel refuses", Err: os.NewSyscallError("unshare", err)}
+		return &MissingError{What: "the kernel was built without them (CONFIG_NET_NS)", Err: err}
 	}
-	return err
+	return &MissingError{What: "the kernel refuses", Err: err}
 }

@@ -43,3 +43,17 @@ func TestOwner(t *testing.T) {
 		t.Errorf("a process that has ended: %v", err)
 	}
 }
+
+// TestCheckLeavesTheProcessWhereItIs: /proc/self is the process's first thread, which must not be left in a namespace that was made for a try.
+func TestCheckLeavesTheProcessWhereItIs(t *testing.T) {
+	before, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		_ = Check() // whatever it finds
+	}
+	if after, err := os.Readlink("/proc/self/ns/net"); after != before {
+		t.Errorf("the process was in %s and is in %s, %v", before, after, err)
+	}
+}
