@@ -74,6 +74,9 @@ func (t *Transport) listenSocket(ctx context.Context, addr string) (*socket, err
 	return s, nil
 }
 
+// groOn asks the kernel to join datagrams of one sender.
+func groOn(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) }
+
 func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -93,7 +96,7 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	if err := raw.Control(func(fd uintptr) {
 		_, gso = unix.GetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT)
 		if !t.cfg.DisableGRO {
-			gro = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+			gro = t.enableGRO(int(fd))
 		}
 	}); err != nil {
 		return nil, err

@@ -25,6 +25,8 @@ type Transport struct {
 	drops  atomic.Uint64 // packets dropped inside quic-go, as the recorders saw it
 	blocks blocks        // receive buffers for GRO
 
+	enableGRO func(fd int) error // groOn; tests put an older kernel in its place
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
@@ -44,7 +46,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{
-		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger),
+		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger), enableGRO: groOn,
 		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}),
 	}
 	t.seldom.Log = t.log
