@@ -13,9 +13,13 @@ import (
 // settle is how long goroutines that are on their way out may take; a loaded two-core machine needs seconds.
 const settle = 10 * time.Second
 
-// Main runs the tests of a package and then checks that every goroutine that they started has ended. Call it from TestMain.
-func Main(m *testing.M) {
+// Main runs the tests of a package, then what tidies up after them, and checks that every goroutine that they started has ended. Call it from
+// TestMain; it does not return.
+func Main(m *testing.M, tidy ...func()) {
 	code := m.Run()
+	for _, f := range tidy {
+		f()
+	}
 	if code == 0 {
 		if leaked := wait(settle); len(leaked) > 0 {
 			fmt.Fprintf(os.Stderr, "leaktest: %d goroutines are left after the tests:\n\n%s\n", len(leaked), strings.Join(leaked, "\n\n"))
