@@ -255,6 +255,24 @@ func TestLinkGoesOnOverAnotherPlane(t *testing.T) {
 	}
 }
 
+// However many lanes a link has, those without a stream are found dead as soon as those with one: streams are not moved from
+// one dead lane to the next.
+func TestDeadLanesAreFoundTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTwoPlanes(t, Config{Lanes: 16}, nil)
+		waitFor(t, "all lanes", func() bool { return p.lanesOn(planeFast) == 16 })
+		in, out := p.open(t)
+		time.Sleep(30 * time.Second)
+		p.deny(planeFast, p.fast.Silence)
+		p.fast.Stall()
+		begun := time.Now()
+		carry(t, in, out, 0)
+		took(t, "goes on", begun, 0, 7*time.Second)
+		finish(t, in, out)
+		p.settled(t)
+	})
+}
+
 // A node that refuses on every plane is gone at once; one that refuses on one plane and is silent on the other may come back.
 func TestRefusedOnEveryPlane(t *testing.T) {
 	inFakeTime(t, "every", func(t *testing.T) {

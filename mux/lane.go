@@ -66,6 +66,7 @@ type lane struct {
 	pinged   atomic.Int64 // node time of the last PING
 	ponged   atomic.Int64 // node time of the PING that the last PONG answers
 	rtt      atomic.Int64 // nanoseconds, 0 = not known
+	handicap uint64       // of a frontend's lane: what counts as carried though it was not; set before the lane is used
 	leaving  atomic.Bool  // its link has gone to another plane: it takes no new streams
 	restAt   int64        // of a leaving lane, for the ticker: since when nothing is open or waits; 0 = something is
 

@@ -228,6 +228,24 @@ func fallbackReason(err error) string {
 	return "other"
 }
 
+// noteUse takes note of whether the link is in use and says since when it has open streams, 0 = it has none. All lanes of a
+// link in use are watched as those with streams are: else the streams of a host that has gone would be moved from one lane
+// that is dead to the next. The lock is held; only the ticker calls it.
+func (k *inLink) noteUse(now int64, late time.Duration) (busy int64) {
+	if k.live > 0 || k.number != k.usedUpTo {
+		k.usedAt, k.usedUpTo = now, k.number
+	} else {
+		k.usedAt += int64(late)
+	}
+	switch {
+	case k.live == 0:
+		k.busyAt = 0
+	case k.busyAt == 0:
+		k.busyAt = now
+	}
+	return k.busyAt
+}
+
 // leave closes a link that nobody has used for long, if that is still so, and says so to the worker.
 func (k *inLink) leave() {
 	k.mu.Lock()

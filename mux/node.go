@@ -51,17 +51,21 @@ func (n *node) runTicker(tick func(now, last int64, late time.Duration)) {
 }
 
 // watch is the liveness of one lane: PINGs that are due (where this side pings), and silence. It returns true when the
-// lane was found dead.
-func (l *lane) watch(now int64, late time.Duration, pings bool) bool {
+// lane was found dead. busy is since when the lane's link has open streams on whatever lane, 0 = it has none or that does not
+// count here.
+func (l *lane) watch(now int64, late time.Duration, pings bool, busy int64) bool {
 	cfg := &l.node.cfg
 	if late > 0 {
 		l.lastRecv.Store(now)
 	}
 	every, limit := cfg.KeepAlive, cfg.Idle
 	from := l.lastRecv.Load()
-	if l.open.Load() > 0 && cfg.ActivePing > 0 {
+	if open := l.open.Load() > 0; (open || busy != 0) && cfg.ActivePing > 0 {
 		every, limit = cfg.ActivePing, cfg.activeDead()
-		from = max(from, l.since.Load()) // counted from the first open stream
+		if open && busy == 0 {
+			busy = l.since.Load()
+		}
+		from = max(from, busy) // counted from the first open stream
 	}
 	if pings && now-l.pinged.Load() >= int64(every) {
 		l.sendPing()

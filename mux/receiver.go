@@ -390,11 +390,7 @@ func (r *Receiver) tick(now, last int64, late time.Duration) {
 		if k.downAt != 0 {
 			k.downAt += int64(late)
 		}
-		if k.live > 0 || k.number != k.usedUpTo {
-			k.usedAt, k.usedUpTo = now, k.number
-		} else {
-			k.usedAt += int64(late)
-		}
+		busy := k.noteUse(now, late)
 		unused := r.cfg.OnDemand && now-k.usedAt >= int64(onDemandIdle)
 		expired := k.downAt != 0 && now-k.downAt >= int64(max(r.cfg.ResumeTimeout, time.Millisecond))
 		k.mu.Unlock()
@@ -403,7 +399,7 @@ func (r *Receiver) tick(now, last int64, late time.Duration) {
 		}
 		for _, l := range lanes {
 			l.flushDue(now)
-			l.watch(now, late, true)
+			l.watch(now, late, true, busy)
 		}
 		k.letGo(lanes, now)
 		if unused {

@@ -375,7 +375,7 @@ func (s *Sender) Flush() {
 // tick runs the Sender's timers.
 func (s *Sender) tick(now, last int64, late time.Duration) {
 	for _, l := range *s.flushable.Load() {
-		l.watch(now, late, false)
+		l.watch(now, late, false, 0)
 	}
 	// Once a second is enough for what counts in seconds, and it visits every stream.
 	second := now/int64(time.Second) != last/int64(time.Second)
