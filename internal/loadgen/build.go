@@ -27,6 +27,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 		run.Client.Tick = report.Ptr(float64(e.cfg.Tick) / float64(time.Millisecond))
 	}
 	var windows []report.Span
+	var steadyDatagrams *float64
 	if span, ok := report.RawSpan(rows); ok {
 		run.Raw = report.Summarize(rows, span, local.rawGaps, e.cfg.Goodput)
 		fig.window(run.Raw, span)
@@ -36,13 +37,16 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 		run.Steady = report.Summarize(rows, span, local.steadyGaps, e.cfg.Goodput)
 		fig.window(run.Steady, span)
 		windows = append(windows, span)
+		steadyDatagrams = fig.datagramsPerToken(span)
 	}
 	run.Warmup = report.SummarizeWarmup(rows)
 	run.Plane = fig.plane(&smp.debugs)
 	tokens := tokensSeen(rows)
 	plane := e.cfg.Info.plane()
 	if plane == "" || plane == "quic" {
-		run.UDP = fig.udp(tokens, &smp.debugs)
+		if run.UDP = fig.udp(tokens, &smp.debugs); run.UDP != nil {
+			run.UDP.SteadyDatagramsPerToken = steadyDatagrams
+		}
 	}
 	run.Processes = fig.processes()
 	addHolders(run, rows)

@@ -223,6 +223,39 @@ func (f *figures) udp(tokens int64, d *debugs) *report.UDP {
 	return u
 }
 
+// datagramsPerToken is of a window: datagrams that came to the frontends' sockets / records that came by plane quic. nil when one of them was
+// not read near the window's ends.
+func (f *figures) datagramsPerToken(span report.Span) *float64 {
+	a, b, ok := f.around(span)
+	if !ok {
+		return nil
+	}
+	grown := func(name string, pick func(a, b string) bool) (total float64, ok bool) {
+		for i, p := range b.procs {
+			q := a.procs[i]
+			if p == nil || q == nil {
+				return 0, false
+			}
+			if p.role != roleFrontend {
+				continue
+			}
+			after, have := p.sum(name, pick)
+			before, had := q.sum(name, pick)
+			if !have || !had || after < before {
+				return 0, false
+			}
+			total, ok = total+after-before, true
+		}
+		return total, ok
+	}
+	datagrams, ok1 := grown("laneway_udp_datagrams_total", func(a, _ string) bool { return received(a) })
+	records, ok2 := grown("laneway_plane_records_total", func(a, b string) bool { return a == "quic" && received(b) })
+	if !ok1 || !ok2 || records == 0 {
+		return nil
+	}
+	return report.Ptr(datagrams / records)
+}
+
 // processes lists the scraped processes and this one.
 func (f *figures) processes() []report.Process {
 	var out []report.Process

@@ -136,14 +136,17 @@ type Warmup struct {
 
 // UDP counts datagrams and drops over the whole run. In and out are QUIC packets on the frontends' own sockets, after GRO reads were split.
 type UDP struct {
-	InDatagrams       *int64      `json:"in_datagrams,omitempty"`
-	OutDatagrams      *int64      `json:"out_datagrams,omitempty"`
-	RcvbufErrors      *int64      `json:"rcvbuf_errors,omitempty"` // of the frontend's network namespace
-	SocketDrops       *int64      `json:"socket_drops,omitempty"`  // kernel drops of the frontends' sockets
-	LibraryDrops      *int64      `json:"library_drops,omitempty"` // inside quic-go
-	PacketsLost       *int64      `json:"packets_lost,omitempty"`  // as the senders saw it
-	DatagramsPerToken *float64    `json:"datagrams_per_token,omitempty"`
-	Sockets           []UDPSocket `json:"sockets,omitempty"`
+	InDatagrams       *int64   `json:"in_datagrams,omitempty"`
+	OutDatagrams      *int64   `json:"out_datagrams,omitempty"`
+	RcvbufErrors      *int64   `json:"rcvbuf_errors,omitempty"` // of the frontend's network namespace
+	SocketDrops       *int64   `json:"socket_drops,omitempty"`  // kernel drops of the frontends' sockets
+	LibraryDrops      *int64   `json:"library_drops,omitempty"` // inside quic-go
+	PacketsLost       *int64   `json:"packets_lost,omitempty"`  // as the senders saw it
+	DatagramsPerToken *float64 `json:"datagrams_per_token,omitempty"`
+	// SteadyDatagramsPerToken is of the steady window: over the whole run the batches of the time in which the load ends count too,
+	// which are emptier.
+	SteadyDatagramsPerToken *float64    `json:"steady_datagrams_per_token,omitempty"`
+	Sockets                 []UDPSocket `json:"sockets,omitempty"`
 }
 
 // UDPSocket is one frontend socket's drops.

@@ -71,8 +71,8 @@ func Print(w io.Writer, run *Run) error {
 			count(p.Writes), num(p.RecordsPerWrite, 1), count(p.Wakes), counts(p.StreamsEnded), count(p.StreamsMoved), counts(p.PlaneRecords))
 	}
 	if u := run.UDP; u != nil {
-		fmt.Fprintf(&b, "udp: %s datagrams in, %s out (%s a token), drops: %s RcvbufErrors, %s of our sockets, %s in the library; %s packets lost\n", count(u.InDatagrams),
-			count(u.OutDatagrams), num(u.DatagramsPerToken, 3), count(u.RcvbufErrors), count(u.SocketDrops), count(u.LibraryDrops), count(u.PacketsLost))
+		fmt.Fprintf(&b, "udp: %s datagrams in, %s out (%s a token, %s in the steady window), drops: %s RcvbufErrors, %s of our sockets, %s in the library; %s packets lost\n", count(u.InDatagrams),
+			count(u.OutDatagrams), num(u.DatagramsPerToken, 3), num(u.SteadyDatagramsPerToken, 4), count(u.RcvbufErrors), count(u.SocketDrops), count(u.LibraryDrops), count(u.PacketsLost))
 	}
 	if run.Holders != nil {
 		fmt.Fprintf(&b, "holders: %d (%s by the reference's rule)\n", *run.Holders, optInt(run.HoldersReference))
