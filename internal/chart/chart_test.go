@@ -74,7 +74,7 @@ func TestPlotPlacesPoints(t *testing.T) {
 		dots[0][1]-dots[1][1] != plotHeight || dots[2][1] != (dots[0][1]+dots[1][1])/2 {
 		t.Errorf("dots %v", dots)
 	}
-	if band != "154.8+96.8" {
+	if band != "153.2+95.2" {
 		t.Errorf("band %s", band)
 	}
 	if strings.Count(path, "M") != 2 || strings.Count(path, "L") != 1 {

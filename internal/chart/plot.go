@@ -51,7 +51,7 @@ const (
 	width      = 560
 	plotHeight = 220
 	leftRoom   = 58
-	rightRoom  = 18
+	rightRoom  = 26 // half a tick's text
 	charWidth  = 6.6 // of the legend, on average
 )
 
