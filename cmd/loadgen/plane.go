@@ -20,10 +20,10 @@ import (
 type planeFlags struct {
 	plane *planeflags.Flags
 
-	deliveries                                            *[]string
+	deliveries, baselines                                 *[]string
 	runs, frontends, processes, engines, concurrency, osl *int
-	tokenBytes, requests                                  *int
-	interval, duration, warmup                            *time.Duration
+	tokenBytes, requests, warmupRequests                  *int
+	interval, duration, warmup, baselineInterval          *time.Duration
 	maxErrorRate                                          *float64
 	label, dir, profiles                                  *string
 }
@@ -35,20 +35,24 @@ func addPlane(parent *cli.App) {
 	g := app.Group("Load")
 	f.concurrency = g.Int("concurrency", 1024, cli.Range(1, 1_000_000).Unit("responses"), "open responses, over all frontends; a closed loop")
 	app.Alias("c", "concurrency")
-	f.engines = g.Int("engines", 8, cli.Range(1, 100_000).Unit("engines"), "engines, over all worker processes")
+	f.engines = g.Int("engines", 64, cli.Range(1, 100_000).Unit("engines"), "engines, over all worker processes")
 	f.processes = g.Int("worker-processes", 2, cli.Range(1, 64).Unit("processes"), "worker processes")
-	f.frontends = g.Int("frontends", 1, cli.Range(1, 64).Unit("processes"), "frontend processes, which share the concurrency")
+	f.frontends = g.Int("frontends", 2, cli.Range(1, 64).Unit("processes"), "frontend processes, which share the concurrency")
 	f.interval = g.Duration("inter-token-latency", 20*time.Millisecond, cli.Range(time.Millisecond, time.Minute).OrZero("no pause"), "time between two passes of an engine; passes of different engines are spread over it")
 	f.osl = g.Int("osl", 256, cli.Range(1, 1_000_000).Unit("records"), "records of a response")
 	f.tokenBytes = g.Int("token-bytes", 64, cli.Range(planebench.MinTokenBytes, 1<<20).Unit("bytes"), "bytes of a record")
 
 	g = app.Group("Runs")
 	f.deliveries = g.EnumList("delivery", []string{planebench.Pull}, planebench.Deliveries(), "how responses are consumed: pull = a goroutine each, woken; sink = called by the lane's reader. Several are run alternately")
+	f.baselines = g.EnumList("baseline", nil, planebench.Baselines(), "also run these bare planes over the same transports, each beside ours, and compare CPU pair by pair: a connection for each response, dialled by the worker (tcp and tls); "+
+		"a write for each record on one connection; what a pass leaves as one write, without windows, cancel or failover")
+	f.baselineInterval = g.Duration("baseline-interval", 0, cli.Range(0, 100*time.Millisecond).OrZero("a write for each pass"), "time between two writes of the baseline batched")
 	f.runs = g.Int("runs", 1, cli.Range(1, 1000).Unit("runs"), "runs of each arm (plane and delivery), interleaved, with fresh processes")
-	f.duration = g.Duration("duration", 10*time.Second, cli.Any().OrZero("until --request-count have completed"), "length of the window")
-	f.requests = g.Int("request-count", 0, cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until --duration has passed"), "end the window when so many responses have completed in it")
+	f.duration = g.Duration("duration", 0, cli.Any().OrZero("until --request-count have completed"), "length of the window")
+	f.requests = g.Int("request-count", 2000, cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until --duration has passed"), "end the window when so many responses have completed in it")
 	app.Alias("n", "request-count")
-	f.warmup = g.Duration("warmup-duration", 0, cli.Any().OrZero("until the first response of each slot has ended"), "load before the window")
+	f.warmup = g.Duration("warmup-duration", 0, cli.Any().OrZero("until --warmup-request-count have ended"), "load before the window")
+	f.warmupRequests = g.Int("warmup-request-count", 200, cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until the first response of each slot has ended"), "end the warm-up when so many responses have ended")
 
 	g = app.Group("Report")
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0, 1), "exit 2 when a larger share of the responses fails")
@@ -84,7 +88,8 @@ func (f *planeFlags) run(ctx context.Context, app *cli.App, log *slog.Logger) er
 	cfg := planebench.Config{
 		Planes: settings.Planes, Deliveries: *f.deliveries, Runs: *f.runs, Settings: settings,
 		Load:      planebench.Load{Concurrency: *f.concurrency, Engines: *f.engines, OSL: *f.osl, TokenBytes: *f.tokenBytes, Interval: *f.interval},
-		Frontends: *f.frontends, WorkerProcesses: *f.processes, Duration: *f.duration, Requests: *f.requests, Warmup: *f.warmup,
+		Frontends: *f.frontends, WorkerProcesses: *f.processes, Duration: *f.duration, Requests: *f.requests, Warmup: *f.warmup, WarmupRequests: *f.warmupRequests,
+		Baselines: *f.baselines, BaselineInterval: *f.baselineInterval,
 		ProfileDir: *f.profiles, Label: *f.label, Flags: app.Config(),
 		Exe: exe, Args: []string{"plane", "--log-level=" + app.Values()["log-level"]}, Log: log,
 		Progress: func(s string) { fmt.Fprintln(app.Stderr, s) },

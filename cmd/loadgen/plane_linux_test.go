@@ -49,7 +49,7 @@ func startPlane(t *testing.T, args ...string) *planeRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{"plane", "--concurrency=24", "--engines=4", "--osl=32", "--inter-token-latency=10ms", "--udp-recv-buffer=1MiB", "--udp-send-buffer=1MiB"}
+	all := []string{"plane", "--concurrency=24", "--engines=4", "--frontends=1", "--warmup-request-count=0", "--osl=32", "--inter-token-latency=10ms", "--udp-recv-buffer=1MiB", "--udp-send-buffer=1MiB"}
 	r := &planeRun{cmd: exec.Command(exe, append(all, args...)...)}
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
@@ -154,7 +154,7 @@ func TestPlane(t *testing.T) {
 }
 
 func TestPlaneWorkerKilled(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--request-count=0", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := syscall.Kill(children["worker"][0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestPlaneWorkerKilled(t *testing.T) {
 }
 
 func TestPlaneInterrupted(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--request-count=0", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestPlaneInterrupted(t *testing.T) {
 
 // TestPlaneParentKilled: children end with their standard input, whatever became of the parent.
 func TestPlaneParentKilled(t *testing.T) {
-	r := startPlane(t, "--duration=1h", "--log-level=debug", "--artifact-dir="+t.TempDir())
+	r := startPlane(t, "--duration=1h", "--request-count=0", "--log-level=debug", "--artifact-dir="+t.TempDir())
 	children := r.loaded(t)
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,8 @@ func TestPlaneBadInput(t *testing.T) {
 	}{
 		{[]string{"--engines=1"}, "--engines 1 with --worker-processes 2 leaves processes without an engine"},
 		{[]string{"--frontends=25"}, "--concurrency 24 with --frontends 25"},
-		{[]string{"--duration=0"}, "--duration 0 and --request-count 0"},
+		{[]string{"--duration=0", "--request-count=0"}, "--duration 0 and --request-count 0"},
+		{[]string{"--baseline=grpc"}, `"grpc" is not known: use per-response-connection, per-record, batched`},
 		{[]string{"--delivery=push"}, `"push" is not known: use pull, sink`},
 		{[]string{"--token-bytes=8"}, "--token-bytes 8: out of range: use 32 to"},
 		{[]string{"--bind-addr=192.0.2.1:7000"}, "192.0.2.1:7000"},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/refplane"
 )
 
 // Execute runs all arms, interleaved, and returns the report of what was run. An error comes with the runs before it.
@@ -22,7 +24,14 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	var arms []arm
 	for _, plane := range cfg.Planes {
 		for _, delivery := range cfg.Deliveries {
-			arms = append(arms, arm{plane, delivery})
+			arms = append(arms, arm{plane: plane, delivery: delivery})
+			for _, b := range cfg.Baselines {
+				if !refplane.Mode(b).Over(plane) {
+					cfg.progress("%s is left out over %s: it runs over tcp and tls", b, plane)
+					continue
+				}
+				arms = append(arms, arm{plane, delivery, b})
+			}
 		}
 	}
 	r := newReport(cfg)
@@ -58,7 +67,7 @@ func (e *WrongError) Error() string { return strings.Join(e.Problems, "; ") }
 func (r *Report) Verdict(maxErrors float64) error {
 	var problems []string
 	for _, run := range r.Runs {
-		name := fmt.Sprintf("%s-%s run %d", run.Plane, run.Delivery, run.Run)
+		name := fmt.Sprintf("%s run %d", run.arm(), run.Run)
 		if run.Wrong > 0 {
 			problems = append(problems, fmt.Sprintf("%s: %d wrong records", name, run.Wrong))
 		}

@@ -122,6 +122,47 @@ func TestExecute(t *testing.T) {
 	}
 }
 
+// TestBaselines: every bare plane beside ours, each record verified, each pair compared.
+func TestBaselines(t *testing.T) {
+	want := map[string]string{
+		"tcp-sink": "tcp-pull", "tcp-pull-per-record": "tcp-pull", "tcp-sink-batched": "tcp-sink", "tcp-pull-per-response-connection": "tcp-pull",
+		"quic-sink-per-record": "quic-sink", "quic-sink-batched": "quic-sink",
+	}
+	for plane, deliveries := range map[string][]string{transport.PlaneTCP: Deliveries(), transport.PlaneQUIC: {Sink}} {
+		cfg := small(t)
+		cfg.Planes, cfg.Deliveries, cfg.Baselines = []string{plane}, deliveries, Baselines()
+		cfg.Load.OSL, cfg.Requests, cfg.WarmupRequests, cfg.BaselineInterval = 15, 30, 10, 5*time.Millisecond
+		r, err := Execute(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Verdict(0); err != nil {
+			t.Fatal(err)
+		}
+		arms := 4 * len(deliveries)
+		if plane == transport.PlaneQUIC {
+			arms-- // no connection for each response
+		}
+		if len(r.Runs) != arms || len(r.Ratios) != len(r.Runs)-1 {
+			t.Fatalf("%d runs, %d ratios", len(r.Runs), len(r.Ratios))
+		}
+		for _, run := range r.Runs {
+			if run.Completed < 30 || run.Records == 0 || run.Worker.WritesPerS == 0 || run.Frontend.ReadsPerS == 0 {
+				t.Errorf("%s: %d completed, %d records, worker %+v", run.arm(), run.Completed, run.Records, run.Worker)
+			}
+		}
+		for _, x := range r.Ratios {
+			if base, ok := want[x.Arm]; ok && base != x.Base {
+				t.Errorf("%s is compared with %s, expected %s", x.Arm, x.Base, base)
+			}
+			delete(want, x.Arm)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no ratio of %v", want)
+	}
+}
+
 // TestSaturated: without a pause between passes only the windows hold the engines back.
 func TestSaturated(t *testing.T) {
 	cfg := small(t)
@@ -232,11 +273,12 @@ func TestChildThatCannotStart(t *testing.T) {
 func TestValidate(t *testing.T) {
 	cfg := small(t)
 	cfg.Load.Engines, cfg.Load.TokenBytes, cfg.Requests, cfg.Frontends = 1, 8, 0, 41
+	cfg.Baselines = []string{"none"}
 	err := cfg.Validate()
 	if err == nil {
 		t.Fatal("no complaint")
 	}
-	for _, want := range []string{"--engines 1 with --worker-processes 2", "--concurrency 40 with --frontends 41", "of 8 bytes", "--request-count 0"} {
+	for _, want := range []string{"--engines 1 with --worker-processes 2", "--concurrency 40 with --frontends 41", "of 8 bytes", "--request-count 0", `baseline "none"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
@@ -249,7 +291,7 @@ func TestRatios(t *testing.T) {
 		return &Run{Plane: "tcp", Delivery: delivery, Run: rep, Marks: marks, Frontend: Side{CPUMS: front}, Worker: Side{CPUMS: worker}, TotalMS: front + worker}
 	}
 	runs := []*Run{run(Pull, 1, 1, 1), run(Sink, 1, .5, 1), run(Sink, 2, 2, 2), run(Pull, 2, 2, 1), run(Pull, 3, 1, 1), run(Sink, 3, .4, 1), run(Pull, 4, 1, 1), run(Sink, 4, 9, 9, MarkBelowOffered)}
-	got := ratios([]arm{{"tcp", Pull}, {"tcp", Sink}}, runs)
+	got := ratios([]arm{{plane: "tcp", delivery: Pull}, {plane: "tcp", delivery: Sink}}, runs)
 	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: Spread{.5, .4, 1, 3}, Worker: Spread{1, 1, 2, 3}, Total: Spread{.75, .7, 4. / 3, 3}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)

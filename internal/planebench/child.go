@@ -104,18 +104,17 @@ func (c *child) start(ctx context.Context, m message) (role, error) {
 		return nil, fmt.Errorf("the first command is %q, expected %q with a configuration", m.Op, opStart)
 	}
 	c.cfg = *m.Config
-	settings := c.cfg.Settings
-	settings.Planes = []string{c.cfg.Plane}
+	c.cfg.Settings.Planes = []string{c.cfg.Plane}
 	var err error
 	if c.id, err = transport.NewIdentity(); err != nil {
 		return nil, err
 	}
-	if c.transports, err = settings.Transports(c.id, c.log); err != nil {
+	if c.transports, err = c.cfg.Settings.Transports(c.id, c.log); err != nil {
 		return nil, err
 	}
-	var r role = &workerRole{child: c, settings: settings}
+	var r role = &workerRole{child: c}
 	if c.cfg.Role == roleFrontend {
-		r = &frontendRole{child: c, settings: settings}
+		r = &frontendRole{child: c}
 	}
 	ready, err := r.start(ctx)
 	if err != nil {

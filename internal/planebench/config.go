@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/planeflags"
@@ -19,19 +20,24 @@ const (
 // Deliveries are the ways to consume a response.
 func Deliveries() []string { return []string{Pull, Sink} }
 
-// Config says what to run. The arms are Planes x Deliveries; each is run Runs times, interleaved.
+// Config says what to run. The arms are Planes x Deliveries, and Baselines beside each; each is run Runs times, interleaved.
 type Config struct {
 	Planes     []string // tcp, tls, quic
 	Deliveries []string // Pull, Sink
-	Runs       int      // of each arm
-	Load       Load
-	Settings   planeflags.Settings // of the plane; Planes in it is not used
+	// Baselines are bare planes that are run beside ours, each over every plane and delivery. BaselineInterval is the time between two writes of the
+	// batched one; 0 = a write for each flush.
+	Baselines        []string
+	BaselineInterval time.Duration
+	Runs             int // of each arm
+	Load             Load
+	Settings         planeflags.Settings // of the plane; Planes in it is not used
 
 	Frontends       int
 	WorkerProcesses int
 	Duration        time.Duration // of the window; 0 = until Requests have completed
 	Requests        int           // completed in the window, over all frontends; 0 = until Duration has passed
-	Warmup          time.Duration // 0 = until every slot has ended its first response
+	Warmup          time.Duration // 0 = until WarmupRequests have ended
+	WarmupRequests  int           // over all frontends; 0 = until every slot has ended its first response
 
 	ProfileDir string // CPU profiles of the windows; "" = none
 	Label      string
@@ -68,6 +74,11 @@ func (c Config) Validate() error {
 	if c.Frontends < 1 || c.WorkerProcesses < 1 {
 		bad("--frontends %d and --worker-processes %d: use 1 or more of each", c.Frontends, c.WorkerProcesses)
 	}
+	for _, b := range c.Baselines {
+		if !slices.Contains(Baselines(), b) {
+			bad("baseline %q is not known: use one of %v", b, Baselines())
+		}
+	}
 	if c.Load.Engines < c.WorkerProcesses {
 		bad("--engines %d with --worker-processes %d leaves processes without an engine: use %d engines or more", c.Load.Engines, c.WorkerProcesses, c.WorkerProcesses)
 	}
@@ -93,6 +104,14 @@ func (l Load) offered() float64 {
 
 // lifetime is how long one whole response takes.
 func (l Load) lifetime() time.Duration { return time.Duration(l.OSL+1) * l.Interval }
+
+// warmupTime is how long a warm-up without a time of its own takes.
+func (c Config) warmupTime() time.Duration {
+	if offered := c.Load.offered(); c.WarmupRequests > 0 && offered > 0 {
+		return time.Duration(float64(c.WarmupRequests) / offered * float64(time.Second))
+	}
+	return c.Load.lifetime()
+}
 
 func (c Config) progress(format string, a ...any) {
 	if c.Progress != nil {

@@ -13,9 +13,14 @@
 // of the slots have lengths spread over 1..osl, so responses do not end in waves. A new request reaches its engine just
 // after a pass, so the floor of TTFT is one pass interval. A response that fails is counted and its slot stays empty.
 //
+// # Baselines
+//
+// Beside each arm of ours, bare planes can be run over the same transport (package refplane): each leaves an idea out, so the ratio of its CPU to ours, pair
+// by pair, is what that idea is worth. The batched one has no windows, cancel, failover or gap: it is the yardstick for what those cost.
+//
 // # What is measured
 //
-// The window begins when every slot has ended its first response (or after the warm-up that was asked for). CPU is
+// The window begins when the warm-up responses have ended (or, as asked for, after a time, or when every slot has ended its first response). CPU is
 // getrusage of each process over the window. Responses in the window = records taken in it / records per response. TTFT
 // runs from before Mint to the first record in the consumer's hands; a response that was opened in the window and has no
 // record at its end counts with its age. ITL is (last - first) / (records - 1) of each response of 32 records or more that

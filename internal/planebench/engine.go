@@ -13,7 +13,7 @@ import (
 
 // job is one response that an engine runs.
 type job struct {
-	w      *responseplane.Writer
+	w      recordWriter
 	id     uint64
 	next   uint32
 	total  uint32
@@ -24,7 +24,7 @@ type job struct {
 
 // engine makes passes: one record on each running job, then one Flush.
 type engine struct {
-	worker   *responseplane.Worker
+	worker   workPlane
 	clock    clock
 	interval time.Duration
 	phase    time.Duration

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -25,9 +24,9 @@ type load struct {
 	cfg   childConfig
 	clock clock
 	sink  bool
-	front *responseplane.Frontend
-	nodes []responseplane.NodeID // by worker process
-	paths []*requestConn         // by worker process
+	front frontPlane
+	nodes []transport.NodeID // by worker process
+	paths []*requestConn     // by worker process
 	slots []*slot
 	queue chan *slot // sink: slots that open their next response
 	// retire takes slots that a sink has found at their end for good.
@@ -40,6 +39,7 @@ type load struct {
 	completed atomic.Uint64
 	inWindow  atomic.Uint64 // completed when the window began
 	enough    atomic.Bool   // was told
+	warm      atomic.Bool   // the parent was told that the warm-up is over
 	unstarted atomic.Int64  // slots whose first response has not ended
 
 	delays, firstDelays hist
@@ -65,10 +65,7 @@ func (f *load) connectPlane(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.front.AddPeer(w.Descriptor); err != nil {
-			return err
-		}
-		if err := f.front.AwaitPeer(ctx, id); err != nil {
+		if err := f.front.add(ctx, w.Descriptor); err != nil {
 			return fmt.Errorf("worker process %d cannot be reached: %w", i, err)
 		}
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.Requests)
@@ -164,8 +161,29 @@ func (f *load) openLoop(ctx context.Context) {
 	}
 }
 
+// firstEnded notes that a slot's first response has ended, which ends the warm-up when it was the last one and no number of responses was asked for.
 func (f *load) firstEnded() {
-	if f.unstarted.Add(-1) == 0 {
+	if f.unstarted.Add(-1) == 0 && f.cfg.Warmup == 0 {
+		f.steady()
+	}
+}
+
+// warmed ends the warm-up when so many responses have ended as were asked for. A slot that failed stays empty, so when all have the warm-up is over too.
+func (f *load) warmed() {
+	if f.cfg.Warmup == 0 {
+		return
+	}
+	f.mu.Lock()
+	failed := f.errors
+	f.mu.Unlock()
+	if int(f.completed.Load())+failed >= f.cfg.Warmup || failed >= len(f.slots) {
+		f.steady()
+	}
+}
+
+// steady tells the parent, once, that the warm-up is over.
+func (f *load) steady() {
+	if f.warm.CompareAndSwap(false, true) {
 		f.tell(message{Op: opSteady})
 	}
 }
@@ -307,7 +325,7 @@ func (f *load) note(text string) {
 }
 
 // serveRequests takes the requests of one frontend process until its connection ends.
-func serveRequests(conn net.Conn, worker *responseplane.Worker, engines []*engine) error {
+func serveRequests(conn net.Conn, worker workPlane, engines []*engine) error {
 	c := &requestConn{conn: conn}
 	r := bufio.NewReaderSize(conn, 64<<10)
 	buf := make([]byte, maxRequest)
@@ -326,7 +344,7 @@ func serveRequests(conn net.Conn, worker *responseplane.Worker, engines []*engin
 		if q.engine >= len(engines) {
 			return fmt.Errorf("a request for engine %d of %d", q.engine, len(engines))
 		}
-		w, err := worker.Attach(q.terms)
+		w, err := worker.attach(q.terms)
 		if err != nil {
 			if err := c.refuse(q.id, err.Error()); err != nil {
 				return err

@@ -53,7 +53,11 @@ type childConfig struct {
 	Processes int                 `json:"processes"` // worker processes
 	Workers   []workerPlace       `json:"workers,omitempty"`
 	Requests  int                 `json:"requests,omitempty"` // this frontend's share
-	Profile   string              `json:"profile,omitempty"`
+	Warmup    int                 `json:"warmup,omitempty"`   // this frontend's share of the warm-up requests
+	// Baseline is the bare plane to run instead of ours, "" for ours. BaselineInterval is for the batched one.
+	Baseline         string        `json:"baseline,omitempty"`
+	BaselineInterval time.Duration `json:"baseline_interval,omitempty"`
+	Profile          string        `json:"profile,omitempty"`
 }
 
 // engines is how many a worker process hosts.

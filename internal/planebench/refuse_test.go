@@ -30,7 +30,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 				return c
 			}
 			w := newChild(roleWorker)
-			worker := &workerRole{child: w, settings: w.cfg.Settings}
+			worker := &workerRole{child: w}
 			ready, err := worker.start(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +38,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 			defer w.closeAll(worker)
 			c := newChild(roleFrontend)
 			c.cfg.Workers = []workerPlace{*ready.Worker}
-			front := &frontendRole{child: c, settings: c.cfg.Settings}
+			front := &frontendRole{child: c}
 			if _, err := front.start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			drained := make(chan error, 1)
-			go func() { drained <- worker.worker.Drain(context.Background()) }()
+			go func() { drained <- worker.worker.(ownWorker).Drain(context.Background()) }()
 			<-front.load.done // all 20 slots have met a refusal, of the worker or at Mint
 			if err := <-drained; err != nil {
 				t.Error(err)

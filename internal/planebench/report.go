@@ -34,7 +34,8 @@ type Report struct {
 type Run struct {
 	Plane    string  `json:"plane"`
 	Delivery string  `json:"delivery"`
-	Run      int     `json:"run"` // 1 = first of this arm
+	Baseline string  `json:"baseline,omitempty"` // the bare plane that was run instead of ours
+	Run      int     `json:"run"`                // 1 = first of this arm
 	WindowS  float64 `json:"window_s"`
 
 	Requests     float64 `json:"requests"` // records taken / records per response
@@ -116,7 +117,7 @@ const (
 	MarkMachineLimited = "machine-limited" // every core was over 90% busy
 )
 
-// Ratio compares an arm with the first one: in each repetition the one's figure / the other's, of CPU per response.
+// Ratio compares an arm with the first one, or a baseline with ours over the same plane and delivery: in each repetition the one's figure / the other's, of CPU per response.
 type Ratio struct {
 	Arm      string `json:"arm"`
 	Base     string `json:"base"`
@@ -181,7 +182,7 @@ type hostBusy struct {
 
 // summarize makes a Run of what the processes have said.
 func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals, frontTotals []message) *Run {
-	run := &Run{Plane: a.plane, Delivery: a.delivery, Run: rep, WindowS: lasted.Seconds()}
+	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Run: rep, WindowS: lasted.Seconds()}
 	delay, first := make(Counts), make(Counts)
 	var ttft, itl []float64
 	var front, worker Usage
@@ -303,11 +304,11 @@ func side(u Usage, run *Run, windows, totals []message, records, reads uint64) S
 	return s
 }
 
-// ratios compares each arm with the first, repetition by repetition.
+// ratios compares each arm with its base, repetition by repetition.
 func ratios(arms []arm, runs []*Run) []Ratio {
 	find := func(a arm, rep int) *Run {
 		for _, r := range runs {
-			if r.Plane == a.plane && r.Delivery == a.delivery && r.Run == rep {
+			if r.arm() == a && r.Run == rep {
 				return r
 			}
 		}
@@ -315,10 +316,11 @@ func ratios(arms []arm, runs []*Run) []Ratio {
 	}
 	var out []Ratio
 	for _, a := range arms[1:] {
+		against := a.base(arms[0])
 		var front, worker, total []float64
 		left := 0
 		for rep := 1; ; rep++ {
-			one, base := find(a, rep), find(arms[0], rep)
+			one, base := find(a, rep), find(against, rep)
 			if one == nil || base == nil {
 				break
 			}
@@ -330,7 +332,7 @@ func ratios(arms []arm, runs []*Run) []Ratio {
 			worker = append(worker, one.Worker.CPUMS/base.Worker.CPUMS)
 			total = append(total, one.TotalMS/base.TotalMS)
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: arms[0].String(), LeftOut: left, Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
+		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
 	}
 	return out
 }

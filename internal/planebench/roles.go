@@ -8,9 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/mux"
-	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // readyTimeout bounds how long a frontend tries to reach the workers.
@@ -19,14 +17,13 @@ const readyTimeout = 20 * time.Second
 // workerRole is a worker process.
 type workerRole struct {
 	*child
-	settings planeflags.Settings
-	worker   *responseplane.Worker
-	engines  []*engine
-	ln       net.Listener
-	passes   atomic.Uint64
-	late     atomic.Uint64
-	stop     context.CancelFunc
-	wg       sync.WaitGroup // engines, accept loop, connections
+	worker  workPlane
+	engines []*engine
+	ln      net.Listener
+	passes  atomic.Uint64
+	late    atomic.Uint64
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // engines, accept loop, connections
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -35,10 +32,8 @@ type workerRole struct {
 
 func (r *workerRole) start(ctx context.Context) (message, error) {
 	ctx, r.stop = context.WithCancel(ctx)
-	cfg := r.settings.Worker(r.id, r.transports, r.log)
-	cfg.Name = r.cfg.Role
 	var err error
-	if r.worker, err = responseplane.NewWorker(cfg); err != nil {
+	if r.worker, err = r.workPlane(); err != nil {
 		return message{}, err
 	}
 	if err := r.worker.Listen(ctx); err != nil {
@@ -111,17 +106,14 @@ func (r *workerRole) close() error {
 // frontendRole is a frontend process.
 type frontendRole struct {
 	*child
-	settings planeflags.Settings
-	load     *load
-	ctx      context.Context // of the load; ends with close
-	stop     context.CancelFunc
+	load *load
+	ctx  context.Context // of the load; ends with close
+	stop context.CancelFunc
 }
 
 func (r *frontendRole) start(ctx context.Context) (message, error) {
 	r.ctx, r.stop = context.WithCancel(ctx)
-	cfg := r.settings.Frontend(r.id, r.transports, r.log)
-	cfg.Name = r.cfg.Role
-	front, err := responseplane.NewFrontend(cfg)
+	front, err := r.frontPlane()
 	if err != nil {
 		return message{}, err
 	}

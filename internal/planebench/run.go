@@ -18,9 +18,26 @@ const (
 )
 
 // arm is one way to run the plane.
-type arm struct{ plane, delivery string }
+type arm struct{ plane, delivery, baseline string }
 
-func (a arm) String() string { return a.plane + "-" + a.delivery }
+func (a arm) String() string {
+	s := a.plane + "-" + a.delivery
+	if a.baseline != "" {
+		s += "-" + a.baseline
+	}
+	return s
+}
+
+// base is the arm that an arm is compared with: a baseline with ours over the same plane and delivery, ours with the first arm.
+func (a arm) base(first arm) arm {
+	if a.baseline != "" {
+		return arm{plane: a.plane, delivery: a.delivery}
+	}
+	return first
+}
+
+// arm is the run's.
+func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline} }
 
 // oneRun starts the processes of one run, runs it, and stops them whatever happens.
 func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
@@ -41,7 +58,7 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if cfg.Warmup > 0 {
 		err = g.pass(ctx, cfg.Warmup)
 	} else {
-		_, err = g.await(ctx, slack*cfg.Load.lifetime()+time.Minute, opSteady, fronts)
+		_, err = g.await(ctx, slack*cfg.warmupTime()+time.Minute, opSteady, fronts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("warm-up: %w", err)
@@ -94,7 +111,8 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 
 // startAll starts worker processes, then frontends that know them.
 func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (workers, fronts []*proc, err error) {
-	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses}
+	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses,
+		Baseline: a.baseline, BaselineInterval: cfg.BaselineInterval}
 	start := func(role string, i int, c childConfig) (*proc, error) {
 		c.Role, c.Index = role, i
 		name := fmt.Sprintf("%s %d", role, i)
@@ -128,6 +146,7 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (worker
 	if cfg.Requests > 0 {
 		base.Requests = (cfg.Requests + cfg.Frontends - 1) / cfg.Frontends
 	}
+	base.Warmup = (cfg.WarmupRequests + cfg.Frontends - 1) / cfg.Frontends
 	for i := range cfg.Frontends {
 		p, err := start(roleFrontend, i, base)
 		if err != nil {

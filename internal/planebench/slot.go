@@ -8,8 +8,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-
-	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // minITL is the shortest response whose mean inter-token latency is worth a sample.
@@ -37,7 +35,7 @@ type slot struct {
 	waiting atomic.Int64  // since when the response has no record; 0 = it has one, or there is no response
 
 	mu  sync.Mutex
-	res *responseplane.Response // for stop, and for a refusal that comes back
+	res response // for stop, and for a refusal that comes back
 }
 
 // open mints the slot's next response, sends the request, and says whether there is something to consume.
@@ -52,7 +50,7 @@ func (s *slot) open(ctx context.Context) bool {
 	s.over.Store(false)
 	s.openedAt = f.clock.now()
 	s.waiting.Store(s.openedAt)
-	res, err := f.front.Mint(ctx, f.nodes[s.process], responseplane.MintOptions{})
+	res, err := f.front.mint(ctx, f.nodes[s.process])
 	if err != nil {
 		s.failed(fmt.Errorf("mint: %w", err))
 		return false
@@ -74,7 +72,7 @@ func (s *slot) open(ctx context.Context) bool {
 }
 
 // response is the one that the slot holds, nil when it has none.
-func (s *slot) response() *responseplane.Response {
+func (s *slot) response() response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.res
@@ -156,7 +154,7 @@ func (s *slot) records(batch [][]byte) {
 }
 
 // end takes the response's end and says whether the slot goes on.
-func (s *slot) end(res *responseplane.Response, err error) bool {
+func (s *slot) end(res response, err error) bool {
 	f := s.f
 	if !errors.Is(err, io.EOF) {
 		s.failed(err)
@@ -180,6 +178,7 @@ func (s *slot) end(res *responseplane.Response, err error) bool {
 		s.first, s.want = false, f.cfg.Load.OSL
 		f.firstEnded()
 	}
+	f.warmed()
 	f.maybeEnough()
 	return true
 }
@@ -192,4 +191,5 @@ func (s *slot) failed(err error) {
 		s.f.firstEnded()
 	}
 	s.f.responseError(fmt.Errorf("response %x of worker process %d: %w", s.id, s.process, err))
+	s.f.warmed()
 }

@@ -139,7 +139,7 @@ type runGroup struct {
 func (r *Report) groups() (out []*runGroup) {
 	by := make(map[string]*runGroup)
 	for _, run := range r.Runs {
-		name := arm{run.Plane, run.Delivery}.String()
+		name := run.arm().String()
 		if by[name] == nil {
 			by[name] = &runGroup{name: name}
 			out = append(out, by[name])
