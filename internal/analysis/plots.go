@@ -45,13 +45,15 @@ func (t *Table) WritePlots(dir string) ([]string, error) {
 		x, ok2 := ofWindow(tokenRate)(r)
 		return chart.Point{X: x, Y: y}, ok && ok2
 	})
-	// Beside one another, so that equal configurations do not hide each other.
-	files["requests-by-holders.svg"] = t.dots(configs, "Requests/s by holders", "holders", "requests/s", func(r *Run) (chart.Point, bool) {
+	// Dots of one number of holders stand beside one another, so that equal configurations do not hide each other.
+	byHolders := t.dots(configs, "Requests/s by holders", "holders", "requests/s", func(r *Run) (chart.Point, bool) {
 		y, ok := metricRate.Of(r)
 		i := slices.Index(configs, r.Config.Name)
 		x := float64(r.Holders) + .4*(float64(i)-float64(len(configs)-1)/2)/float64(len(configs))
 		return chart.Point{X: x, Y: y}, ok && r.Holders >= 0
 	})
+	byHolders.Whole = true
+	files["requests-by-holders.svg"] = byHolders
 	var out []string
 	for name, p := range files {
 		path := filepath.Join(dir, name)

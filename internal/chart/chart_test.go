@@ -118,6 +118,40 @@ func TestAxes(t *testing.T) {
 	}
 }
 
+// TestXAxes holds that the X axis ends with the values, and that counts have whole ticks.
+func TestXAxes(t *testing.T) {
+	ticks := func(p Plot) (string, axis) {
+		x, _, ok := p.axes()
+		if !ok {
+			t.Fatal("no axes")
+		}
+		var out []string
+		for _, k := range x.ticks {
+			out = append(out, k.text)
+		}
+		return strings.Join(out, " "), x
+	}
+	of := func(x ...float64) []Series {
+		var s Series
+		for _, v := range x {
+			s.Points = append(s.Points, Point{v, 1})
+		}
+		return []Series{s}
+	}
+	for _, c := range []struct {
+		plot   Plot
+		want   string
+		lo, hi float64
+	}{
+		{Plot{Series: of(.5, 106.5)}, "0 50 100", 0, 106.5}, {Plot{Series: of(2000, 2040)}, "2,000 2,010 2,020 2,030 2,040", 2000, 2040}, {Plot{Series: of(5)}, "5.0 5.2 5.4 5.6 5.8 6.0", 5, 6},
+		{Plot{Whole: true, Series: of(1.9, 2.1)}, "2", 1.5, 2.5}, {Plot{Whole: true, Series: of(-.1, 4.1)}, "0 1 2 3 4", -.5, 4.5}, {Plot{Whole: true, Series: of(0, 40)}, "0 5 10 15 20 25 30 35 40", -.5, 40.5},
+	} {
+		if got, x := ticks(c.plot); got != c.want || x.lo != c.lo || x.hi != c.hi {
+			t.Errorf("ticks %s from %v to %v, want %s from %v to %v", got, x.lo, x.hi, c.want, c.lo, c.hi)
+		}
+	}
+}
+
 func TestBars(t *testing.T) {
 	b := Bars{Title: "x", Items: []Bar{{"a&b", 10, "10 ms", false}, {"c", 40, "40 ms", true}, {"d", 0, "none", false}}}
 	els, _ := elements(t, b.SVG())

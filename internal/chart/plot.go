@@ -42,8 +42,10 @@ type Band struct {
 type Plot struct {
 	Title, XLabel, YLabel string
 	X, Y                  Scale
-	Series                []Series
-	Bands                 []Band
+	// Whole says that X counts something: its ticks are whole numbers, and points next to one belong to it.
+	Whole  bool
+	Series []Series
+	Bands  []Band
 }
 
 // Sizes in the picture's own units; a page scales it to its width.
@@ -51,7 +53,7 @@ const (
 	width      = 560
 	plotHeight = 220
 	leftRoom   = 58
-	rightRoom  = 26 // half a tick's text
+	rightRoom  = 26  // half a tick's text
 	charWidth  = 6.6 // of the legend, on average
 )
 
@@ -107,14 +109,14 @@ func (p *Plot) draw(style string) string {
 		return leftRoom + (x.scale.place(v)-x.lo)/(x.hi-x.lo)*(width-leftRoom-rightRoom)
 	}
 	py := func(v float64) float64 { return bottom - (y.scale.place(v)-y.lo)/(y.hi-y.lo)*plotHeight }
+	var bandNames canvas // over the lines, with a rim that keeps them readable
 	for _, b := range p.Bands {
-		from, to := px(max(b.From, x.ticks[0].at)), px(b.To)
-		to = min(to, width-rightRoom)
+		from, to := max(px(b.From), leftRoom), min(px(b.To), width-rightRoom)
+		if to-from > 7*float64(len(b.Name)) {
+			bandNames.text((from+to)/2, plotTop+14, "rim", "middle", b.Name)
+		}
 		if to > from {
 			c.f(`<rect class="band" x="%.1f" y="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`, from, plotTop, to-from, plotHeight, html.EscapeString(b.Name))
-			if to-from > 7*float64(len(b.Name)) {
-				c.text((from+to)/2, plotTop+14, "", "middle", b.Name)
-			}
 		}
 	}
 	for _, t := range y.ticks {
@@ -130,6 +132,7 @@ func (p *Plot) draw(style string) string {
 	for i := range p.Series {
 		p.Series[i].draw(&c, px, py)
 	}
+	c.WriteString(bandNames.String())
 	c.f(`</svg>`)
 	return c.String()
 }
@@ -188,7 +191,14 @@ func (p *Plot) axes() (x, y axis, some bool) {
 	if !some {
 		return x, y, false
 	}
-	return newAxis(p.X, xlo, xhi, false), newAxis(p.Y, ylo, yhi, true), true
+	x, y = newAxis(p.X, xlo, xhi, false), newAxis(p.Y, ylo, yhi, true)
+	switch {
+	case p.Whole:
+		x = wholeAxis(xlo, xhi)
+	case p.X == Linear:
+		x.tighten(xlo, xhi)
+	}
+	return x, y, true
 }
 
 type legendItem struct {

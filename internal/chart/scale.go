@@ -2,6 +2,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -69,8 +70,34 @@ func newAxis(s Scale, lo, hi float64, zero bool) axis {
 	}
 }
 
+// tighten cuts a linear axis to the values, where there are at least two: along X the room beyond the last is wasted.
+func (a *axis) tighten(lo, hi float64) {
+	if hi <= lo {
+		return
+	}
+	a.hi = hi
+	if lo < a.lo || lo > (hi-lo)/10 {
+		a.lo = lo
+	}
+	a.ticks = slices.DeleteFunc(a.ticks, func(t tick) bool { return t.at < a.lo || t.at > a.hi })
+}
+
+// wholeAxis has a tick for each whole number, or for each so many that they can be read, and half a number of room at both ends.
+func wholeAxis(lo, hi float64) axis {
+	from, to := math.Round(lo), math.Round(hi)
+	a := axis{scale: Linear, lo: from - .5, hi: to + .5}
+	step := max(1, niceStep((to-from)/10))
+	for v := math.Ceil(from/step) * step; v <= to; v += step {
+		a.ticks = append(a.ticks, tick{v, number(v, 1)})
+	}
+	return a
+}
+
 // niceStep is the smallest of 1, 2, 5 times a power of ten that is not below v.
 func niceStep(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
 		if m*p >= v*(1-1e-9) {

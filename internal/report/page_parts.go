@@ -53,6 +53,9 @@ func (p *page) plots(run *Run, c *curves, series []Second) {
 	}
 	add := func(title, unit string, s ...chart.Series) {
 		plot := chart.Plot{Title: title, XLabel: "seconds since the start", YLabel: unit, Series: s, Bands: bands}
+		if unit == "ms" && farApart(s) {
+			plot.Y = chart.Log
+		}
 		p.TimePlots = append(p.TimePlots, template.HTML(plot.SVG()))
 	}
 	throughput := []chart.Series{line("completed", 0, func(b *bin) float64 { return b.completed }), line("started", 2, func(b *bin) float64 { return b.started })}
@@ -72,6 +75,19 @@ func (p *page) plots(run *Run, c *curves, series []Second) {
 	if len(cpu) > 0 {
 		add("Cores in use", "cores", cpu...)
 	}
+}
+
+// farApart tells whether the values reach over so many sizes that a linear axis would press the small ones onto its floor.
+func farApart(series []chart.Series) bool {
+	lo, hi := math.Inf(1), 0.0
+	for _, s := range series {
+		for _, q := range s.Points {
+			if q.Y > 0 {
+				lo, hi = min(lo, q.Y), max(hi, q.Y)
+			}
+		}
+	}
+	return hi > 20*lo
 }
 
 // bin is one point of the time plots; NaN where nothing was measured.
