@@ -3,12 +3,9 @@ package quic
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	quicgo "github.com/quic-go/quic-go"
 
@@ -159,27 +156,10 @@ func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, t
 
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
-	if known := base.Explained(t.explained(err, req.Address)); known != nil {
-		return known
-	}
-	if t.ctx.Err() != nil {
-		return transport.ErrClosed
-	}
-	var idle *quicgo.IdleTimeoutError
-	var handshake *quicgo.HandshakeTimeoutError
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // without the address, which stands below
-	}
-	until, bounded := ctx.Deadline()
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case bounded && time.Now().After(until):
-		err = context.DeadlineExceeded // seen before the context's own timer
-	case errors.As(err, &idle), errors.As(err, &handshake), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		err = fmt.Errorf("no answer within %v, either nothing speaks QUIC there or UDP is blocked on the way: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
-	}
-	return fmt.Errorf("transport: dial %s lane %d at %s: %w", t.Plane(), req.Lane, req.Address, err)
+	return base.DialFailure{
+		Plane: t.Plane(), Request: req, Limit: t.cfg.HandshakeTimeout, Silence: ", either nothing speaks QUIC there or UDP is blocked on the way",
+		Closed: t.ctx.Err() != nil, Err: t.explained(err, req.Address),
+	}.Error(ctx)
 }
 
 // add registers an open lane, unless the transport is closed.

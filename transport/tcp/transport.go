@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -115,26 +113,7 @@ func (t *Transport) dial(outer context.Context, req transport.DialRequest) (*con
 
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
-	if known := base.Explained(err); known != nil {
-		return known
-	}
-	if t.ctx.Err() != nil {
-		return transport.ErrClosed
-	}
-	if op, ok := err.(*net.OpError); ok {
-		err = op.Err // without the address, which stands below
-	}
-	until, bounded := ctx.Deadline()
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case bounded && time.Now().After(until):
-		// The socket's own deadline is the context's and may be seen before it.
-		err = context.DeadlineExceeded
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("no answer within %v: %w", t.cfg.HandshakeTimeout, context.DeadlineExceeded)
-	}
-	return fmt.Errorf("transport: dial %s lane %d at %s: %w", t.plane, req.Lane, req.Address, err)
+	return base.DialFailure{Plane: t.plane, Request: req, Limit: t.cfg.HandshakeTimeout, Closed: t.ctx.Err() != nil, Err: err}.Error(ctx)
 }
 
 // control sets the options of a socket before connect or listen.

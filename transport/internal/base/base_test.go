@@ -2,9 +2,14 @@ package base
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,4 +95,33 @@ func TestSeldomCountsWhatItLeavesOut(t *testing.T) {
 		}
 	})
 	Logger(nil).Warn("dropped") // must not panic
+}
+
+func TestDialFailureSaysWhatHappened(t *testing.T) {
+	f := DialFailure{Plane: "quic", Request: transport.DialRequest{Address: "a:1", Lane: 3}, Limit: 5 * time.Second, Silence: ", or blocked"}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer stop()
+	wrong := &transport.IdentityError{Address: "a:1"}
+	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		closed bool
+		err    error
+		is     error
+		says   string
+	}{
+		"wrong node":   {t.Context(), true, fmt.Errorf("handshake: %w", wrong), wrong, ""},
+		"closed":       {t.Context(), true, context.Canceled, transport.ErrClosed, ""},
+		"cancelled":    {cancelled, false, errors.New("x"), context.Canceled, "dial quic lane 3 at a:1: context canceled"},
+		"too late":     {late, false, os.ErrDeadlineExceeded, context.DeadlineExceeded, "dial quic lane 3 at a:1: "},
+		"own bound":    {t.Context(), false, os.ErrDeadlineExceeded, context.DeadlineExceeded, "no answer within 5s, or blocked: "},
+		"nobody there": {t.Context(), false, refused, syscall.ECONNREFUSED, "dial quic lane 3 at a:1: connect: connection refused"},
+	} {
+		f.Closed, f.Err = c.closed, c.err
+		if err := f.Error(c.ctx); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
