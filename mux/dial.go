@@ -15,24 +15,27 @@ const (
 	// hedgeAfter is how long an endpoint may take to answer before the next one of the same node is tried beside it: a
 	// port that is blocked says nothing.
 	hedgeAfter = time.Second
-	// maxDials bounds the dials of a Receiver in their first gateFor. A frontend that starts beside a thousand workers makes
-	// their handshakes in turns, so that none takes so long that it looks dead; a host that does not answer holds up
-	// nobody for longer.
-	maxDials = 64
-	gateFor  = 250 * time.Millisecond
+	// maxDials bounds the dials of a Receiver in their first gateFor: of those that begin a link, and of those for a link
+	// that is there. A frontend that starts beside a thousand workers makes their handshakes in turns, so that none takes
+	// so long that it looks dead; hosts that do not answer hold up nobody for longer, and no open stream at all.
+	maxDials = 32
+	gateFor  = 500 * time.Millisecond
 )
 
-// gate waits for a place among the dials that begin. The caller calls pass when its dial is over.
-func (r *Receiver) gate(ctx context.Context) (pass func(), err error) {
+// gate is the places of dials that begin.
+type gate chan struct{}
+
+// enter waits for a place. The caller calls pass when its dial is over.
+func (g gate) enter(ctx context.Context) (pass func(), err error) {
 	select {
-	case r.dialing <- struct{}{}:
+	case g <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t := time.AfterFunc(gateFor, func() { <-r.dialing })
+	t := time.AfterFunc(gateFor, func() { <-g })
 	return func() {
 		if t.Stop() {
-			<-r.dialing
+			<-g
 		}
 	}, nil
 }
@@ -58,7 +61,11 @@ func (k *inLink) dial(r route, index, attempt int, timeout time.Duration) (*lane
 }
 
 func (k *inLink) dialTimed(r route, index, attempt int, timeout time.Duration) (*lane, error) {
-	pass, err := k.recv.gate(k.ctx)
+	g := k.recv.begin
+	if k.peer.link.Load() == k {
+		g = k.recv.again
+	}
+	pass, err := g.enter(k.ctx)
 	if err != nil {
 		return nil, err
 	}

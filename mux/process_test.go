@@ -49,6 +49,8 @@ func TestChild(t *testing.T) {
 		childWorker(t, plane)
 	case "frontend":
 		childFrontend(t, plane)
+	case "few files":
+		childFewFiles(t, plane)
 	}
 }
 

@@ -24,7 +24,8 @@ type Receiver struct {
 	committed  atomic.Int64 // windows given
 	serial     atomic.Uint64
 	linkNumber atomic.Uint64
-	dialing    chan struct{} // places of the gate
+	begin      gate // of dials that begin a link
+	again      gate // of dials for a link that is there
 	files      files
 	network    string // transport.LocalNetwork
 
@@ -81,7 +82,7 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 		return nil, err
 	}
 	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer), refused: make(map[transport.NodeID]Peer),
-		unclaimed: make(map[[16]byte]*OpenStream), dialing: make(chan struct{}, maxDials), network: transport.LocalNetwork()}
+		unclaimed: make(map[[16]byte]*OpenStream), begin: make(gate, maxDials), again: make(gate, maxDials), network: transport.LocalNetwork()}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.node.init(cfg)
 	r.stats.init()
