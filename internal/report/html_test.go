@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ func fillAll(run *Run) {
 		w.ErrorsByType = map[string]int{"timeout": 1, "<b>": 2 + i}
 	}
 	run.Warmup = &Warmup{Requests: 3, Errors: 1, WrongTokens: n(0), ErrorsByType: map[string]int{"lost": 1}}
+	run.UDP.SteadyDatagramsPerToken = f(.07)
 	run.UDP.Sockets = []UDPSocket{{Port: 4001, Lane: Ptr(0), Drops: n(12)}, {Port: 4002, Lane: Ptr(1), Drops: n(0)}}
 	run.Plane.Lanes = []Lane{{Process: "worker-0", Lane: 0, Streams: n(7), Bytes: n(12345678)}}
 	run.Processes = []Process{
@@ -68,6 +70,27 @@ func fillAll(run *Run) {
 	run.Client = Client{Limited: true, ScheduleDelayP99: f(7.5), Kind: "epoll", Tick: f(1)}
 }
 
+// empties lists the fields of a run that hold nothing.
+func empties(at string, v reflect.Value) (out []string) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if v.Kind() != reflect.Pointer && v.Len() == 0 || v.Kind() == reflect.Pointer && v.IsNil() {
+			return []string{at}
+		}
+		if v.Kind() == reflect.Pointer {
+			return empties(at, v.Elem())
+		}
+		if v.Kind() == reflect.Slice && v.Index(0).Kind() == reflect.Struct {
+			return empties(at, v.Index(0))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			out = append(out, empties(at+"."+v.Type().Field(i).Name, v.Field(i))...)
+		}
+	}
+	return out
+}
+
 // TestPageHoldsEveryNumber compares page and run.json both ways: each number on the page is the one in run.json, and each number of run.json that is a
 // result is on the page.
 func TestPageHoldsEveryNumber(t *testing.T) {
@@ -76,6 +99,11 @@ func TestPageHoldsEveryNumber(t *testing.T) {
 	steady.StartS, steady.EndS = 0.0005, 1
 	run.Steady = &steady
 	fillAll(run)
+	for _, part := range []any{run.Raw, run.Steady, run.Warmup, run.UDP, run.Plane, run.Processes[0], run.Client, run.Holders, run.HoldersReference} {
+		for _, e := range empties(fmt.Sprintf("%T", part), reflect.ValueOf(part)) {
+			t.Errorf("the test's run has nothing in %s: a new field must be filled in here, and shown on the page", e)
+		}
+	}
 	if err := WriteRun(dir, run); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // markWhy says what a mark means for who reads the numbers.
 var markWhy = map[string]string{
 	MarkNotSteady:      "the busiest 2 s hold over 3 times the mean starts. High percentiles show that burst, not the system.",
-	MarkClientLimited:  "the load generator itself was late (schedule delay p99 over 5 ms). Latencies hold its delay too.",
+	MarkClientLimited:  "the load generator itself was late (schedule delay p99 over 5 ms) or out of processor time. Latencies hold its delay too.",
 	MarkMachineLimited: "all cores were over 90% busy in the window. Figures show the machine's limit.",
 	MarkSharedCores:    "the load generator ran on the frontend's cores. Each waited for the other; give them cores of their own.",
 	MarkPartial:        "the run ended before its request count or duration.",

@@ -193,6 +193,7 @@ func (p *page) udp(run *Run) {
 	p.UDP = []figItem{
 		{"datagrams in", intFig("udp.in_datagrams", u.InDatagrams)}, {"datagrams out", intFig("udp.out_datagrams", u.OutDatagrams)},
 		{"datagrams in a token", floatFig("udp.datagrams_per_token", u.DatagramsPerToken, decimals(4))},
+		{"the same, in the steady window", floatFig("udp.steady_datagrams_per_token", u.SteadyDatagramsPerToken, decimals(4))},
 		{"RcvbufErrors of the frontend's host", intFig("udp.rcvbuf_errors", u.RcvbufErrors)}, {"kernel drops of our sockets", intFig("udp.socket_drops", u.SocketDrops)},
 		{"dropped inside the QUIC library", intFig("udp.library_drops", u.LibraryDrops)}, {"packets lost, as the senders saw it", intFig("udp.packets_lost", u.PacketsLost)},
 	}
