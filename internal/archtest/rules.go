@@ -88,6 +88,8 @@ var table = []rule{
 	{path: "cmd/...", kind: command, modules: []string{anyModule},
 		imports: []string{"internal/...", "responseplane/...", "mux/...", "transport/...", "discovery/..."},
 		why:     "commands may use everything but one another"},
+	{path: "examples/...", kind: command, imports: []string{"responseplane", "transport/..."},
+		why: "an example shows what a user of the library can do, so it takes only what a user can import"},
 	{path: "analysis/...", kind: command, modules: []string{anyModule}, imports: []string{"internal/..."},
 		why: "it reads run directories and knows nothing of the plane"},
 }
