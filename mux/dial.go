@@ -131,8 +131,7 @@ func (k *inLink) connect(ctx context.Context, r route, index, attempt int) (tran
 			if errors.Is(a.err, syscall.ECONNREFUSED) {
 				refused++
 			}
-			var identity *transport.IdentityError
-			if errors.As(a.err, &identity) || ctx.Err() != nil {
+			if transport.Denied(a.err) || ctx.Err() != nil {
 				return nil, errors.Join(errs...)
 			}
 		case <-hedge.C:

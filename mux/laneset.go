@@ -216,9 +216,8 @@ func (k *inLink) setFallback(why error) {
 
 // fallbackReason puts the failure of a plane into one of a few words.
 func fallbackReason(err error) string {
-	var identity *transport.IdentityError
 	switch {
-	case errors.As(err, &identity):
+	case transport.Denied(err):
 		return "identity"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"

@@ -34,6 +34,21 @@ func (e *BindError) Error() string {
 
 func (e *BindError) Unwrap() error { return e.Err }
 
+// Denied says whether one side has refused who the other is, or what it speaks. The node's other endpoints would answer the same.
+func Denied(err error) bool {
+	if _, ok := errors.AsType[*IdentityError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*CertificateError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*ProtocolError](err)
+	return ok
+}
+
 // CertificateReason says in a word why a certificate was not taken.
 type CertificateReason string
 

@@ -15,6 +15,9 @@ const (
 	queueSpins = 64                     // yields before the reader sleeps
 	queuePause = 100 * time.Microsecond // and then checks again
 	queueStuck = time.Second            // without progress: what is missing was never queued, or is lost
+	// stuckPauses is how many pauses in a row without progress that takes at least. Each lets the connection run; a process that was
+	// stopped, or got no processor for a second, has made one.
+	stuckPauses = 500
 )
 
 // pace waits while the queue of the lane's connection is long. It is called by quic-go's reader only. The length of the queue is
@@ -29,6 +32,7 @@ func (s *socket) pace() {
 	in := int64(s.in.Load())
 	last := int64(-1)
 	var since time.Time
+	idle := 0 // pauses since the last progress
 	for i := 0; ; i++ {
 		received := int64(c.ConnectionStats().PacketsReceived)
 		queued := in - received - s.skew
@@ -39,8 +43,8 @@ func (s *socket) pace() {
 			return
 		}
 		if received != last {
-			last, since = received, time.Now()
-		} else if time.Since(since) > queueStuck {
+			last, since, idle = received, time.Now(), 0
+		} else if idle >= stuckPauses && time.Since(since) > queueStuck {
 			s.lost.Add(uint64(queued))
 			s.skew = in - received
 			return
@@ -49,6 +53,7 @@ func (s *socket) pace() {
 			runtime.Gosched()
 		} else {
 			time.Sleep(queuePause)
+			idle++
 		}
 	}
 }
