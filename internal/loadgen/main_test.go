@@ -1,15 +1,35 @@
 package loadgen
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"testing"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
+// listenEnv makes the test binary a process that listens and says where, until its standard input ends.
+const listenEnv = "LGTEST_LISTEN"
+
+func listen() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	l.Close()
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(tickServerEnv) != "" { // this process is the server of BenchmarkClient
 		tickServer()
+		return
+	}
+	if os.Getenv(listenEnv) != "" { // this process is the server of TestSharedCores
+		listen()
 		return
 	}
 	leaktest.Main(m)
