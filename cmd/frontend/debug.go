@@ -6,6 +6,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -38,13 +39,14 @@ type debugView struct {
 	Sockets    []report.Socket              `json:"sockets"`
 	Stats      any                          `json:"stats"`
 	Config     map[string]string            `json:"config"`
+	Settings   []planeflags.Setting         `json:"settings"` // the transports', as asked for and in force
 }
 
 func debugPlane(s settings, p plane, front *httpfront.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		state := p.State()
 		v := debugView{Process: s.name, Ready: true, Open: front.Open(), Models: p.Models(), WorkerList: state.Workers, Stats: state.Stats,
-			Sockets: sockets(s.name, state.Sockets), Config: s.values}
+			Sockets: sockets(s.name, state.Sockets), Config: s.values, Settings: s.plane.InForce(state.Sockets)}
 		if err := front.Ready(); err != nil {
 			v.Ready, v.Reason = false, err.Error()
 		}

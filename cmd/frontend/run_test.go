@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -365,6 +367,10 @@ func TestDebugPlane(t *testing.T) {
 	}
 	if v.Config["drain-timeout"] != "30s" || fmt.Sprint(v.Stats) != "map[records:5]" {
 		t.Errorf("config %v, stats %v", v.Config, v.Stats)
+	}
+	i := slices.IndexFunc(v.Settings, func(s planeflags.Setting) bool { return s.Name == "udp-recv-buffer" })
+	if i < 0 || v.Settings[i] != (planeflags.Setting{Name: "udp-recv-buffer", Asked: "8MiB", InForce: "16MiB granted"}) {
+		t.Errorf("settings: %+v", v.Settings)
 	}
 	p.signal()
 	if err := p.end(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/laneway-ai/laneway/internal/admin"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -22,6 +23,8 @@ type debugView struct {
 	Sockets []debugSocket            `json:"sockets"`
 	Stats   responseplane.Stats      `json:"stats"`
 	Config  map[string]string        `json:"config"`
+	// Settings are the transports', as asked for and in force.
+	Settings []planeflags.Setting `json:"settings"`
 }
 
 type debugEngine struct {
@@ -56,11 +59,14 @@ func (p *process) debug() debugView {
 		d.Engines[i] = debugEngine{Worker: p.workerID(i), Running: running, Waiting: waiting}
 		d.Open += running + waiting
 	}
+	var sockets []transport.SocketInfo
 	for _, t := range p.transports {
-		for _, s := range t.Sockets() {
-			d.Sockets = append(d.Sockets, socketOf(p.s.name, s))
-		}
+		sockets = append(sockets, t.Sockets()...)
 	}
+	for _, s := range sockets {
+		d.Sockets = append(d.Sockets, socketOf(p.s.name, s))
+	}
+	d.Settings = p.s.plane.InForce(sockets)
 	return d
 }
 

@@ -235,7 +235,7 @@ func TestEndToEnd(t *testing.T) {
 				}
 			}
 			_, debug := httpGet(t, p, "/debug/plane")
-			for _, want := range []string{`"process": "w-` + plane + `"`, `"w-` + plane + `-3"`, `"recv_granted"`, `"engines"`, `"plane": "` + plane + `"`} {
+			for _, want := range []string{`"process": "w-` + plane + `"`, `"w-` + plane + `-3"`, `"recv_granted"`, `"engines"`, `"plane": "` + plane + `"`, `"name": "shrink-threshold"`, `"in_force": "`} {
 				if !strings.Contains(debug, want) {
 					t.Errorf("/debug/plane lacks %q:\n%s", want, debug)
 				}
