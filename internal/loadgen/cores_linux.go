@@ -11,7 +11,7 @@ import (
 )
 
 // sharedCores tells whether this process may run on a core that the process which listens at addr may use, and why. A server on another host shares
-// none; one whose process cannot be looked at shares them unless this process is kept to some of the host's cores.
+// none. A process that may use every core shares them with any server on its host; one that is kept to some looks for the server's process.
 func sharedCores(addr string) (shared bool, why string) {
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil || !onThisHost(ap.Addr().Unmap()) {
@@ -21,14 +21,14 @@ func sharedCores(addr string) (shared bool, why string) {
 	if !ok {
 		return false, ""
 	}
+	if online, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
+		if all, ok := parseCores(string(online)); ok && len(own) >= len(all) {
+			return true, "the server is on this host, and this process may use all of its cores"
+		}
+	}
 	pid := listener(ap.Port())
 	if pid == "" {
-		online, err := os.ReadFile("/sys/devices/system/cpu/online")
-		if err != nil {
-			return false, ""
-		}
-		all, ok := parseCores(string(online))
-		return ok && len(own) >= len(all), "the server is on this host, and this process may use all of its cores"
+		return false, ""
 	}
 	theirs, ok := allowedCores(pid)
 	if !ok {
@@ -115,13 +115,19 @@ func listener(port uint16) string {
 		return ""
 	}
 	want := "socket:[" + inode + "]"
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return ""
 	}
-	for _, fd := range fds {
-		if link, err := os.Readlink(fd); err == nil && link == want {
-			return strings.Split(fd, "/")[2]
+	for _, dir := range pids {
+		fds, err := os.ReadDir(dir + "/fd")
+		if err != nil {
+			continue // it has ended, or is another user's
+		}
+		for _, fd := range fds {
+			if link, err := os.Readlink(dir + "/fd/" + fd.Name()); err == nil && link == want {
+				return filepath.Base(dir)
+			}
 		}
 	}
 	return ""
