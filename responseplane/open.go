@@ -23,6 +23,7 @@ type Request struct {
 	// exact to a quarter of a second; 0 = none. The deadline of Open's ctx bounds the whole response.
 	FirstRecordTimeout time.Duration
 	InactivityTimeout  time.Duration
+	Trace              *OpenTrace // told of the steps of Open; may be nil
 }
 
 // Open chooses a worker, delivers the request, and returns the response once its first record or its end is there. Before
@@ -38,8 +39,10 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 	var tried []*workerEntry
 	var last error
 	for attempt := 0; ; attempt++ {
+		req.Trace.route(attempt)
 		w, err := f.pick(req, tried)
 		if err != nil {
+			req.Trace.routed("", err)
 			if last != nil {
 				err = last // why the ones that were there did not do says more
 			}
@@ -78,28 +81,40 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*R
 	}
 	in, err := f.recv.Mint(ctx, w.node, o)
 	if err != nil {
-		return nil, asMint(err, w.rec.ID, w.node)
+		err = asMint(err, w.rec.ID, w.node)
+		req.Trace.routed(w.rec.ID, err)
+		return nil, err
 	}
+	req.Trace.routed(w.rec.ID, nil)
 	w.open.Add(1)
 	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w, request: req.ID}
 	r.deadline, _ = ctx.Deadline()
-	if err := f.deliver(ctx, w, r, req); err != nil {
-		_ = r.Close()
-		return nil, err
+	req.Header = req.Trace.deliver(req.Header)
+	err = f.deliver(ctx, w, r, req)
+	req.Trace.delivered(err)
+	if err == nil {
+		err = r.first(ctx)
+		req.Trace.firstRecord(err)
 	}
-	if err := in.Wait(ctx); err != nil {
-		_ = r.Close()
-		if errors.Is(err, mux.ErrLinkDown) {
-			return nil, &Error{Kind: EndLost, Text: err.Error(), Worker: w.rec.ID, Node: w.node, cause: err}
-		}
-		return nil, err
-	}
-	if end := in.End(); end != nil && end.Type != mux.EndComplete && end.Records == 0 {
-		err := r.ended(end)
+	if err != nil {
 		_ = r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// first waits for the first record, or the end of a response that completed without one. Every other end is its error.
+func (r *Response) first(ctx context.Context) error {
+	if err := r.in.Wait(ctx); err != nil {
+		if errors.Is(err, mux.ErrLinkDown) {
+			return &Error{Kind: EndLost, Text: err.Error(), Worker: r.worker.rec.ID, Node: r.node, cause: err}
+		}
+		return err
+	}
+	if end := r.in.End(); end != nil && end.Type != mux.EndComplete && end.Records == 0 {
+		return r.ended(end)
+	}
+	return nil
 }
 
 // deliver hands the request over and takes the acknowledgement. A stream that the worker has opened meanwhile is

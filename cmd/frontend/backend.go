@@ -26,7 +26,7 @@ func (b planeBackend) Open(ctx context.Context, c httpfront.Call) (httpfront.Str
 		defer cancel()
 	}
 	r, err := b.frontend.Open(ctx, responseplane.Request{ID: c.ID, Model: c.Model, Payload: c.Payload,
-		FirstRecordTimeout: c.FirstRecordTimeout, InactivityTimeout: c.InactivityTimeout})
+		FirstRecordTimeout: c.FirstRecordTimeout, InactivityTimeout: c.InactivityTimeout, Trace: c.Trace.Open()})
 	if err != nil {
 		return nil, endError(err)
 	}

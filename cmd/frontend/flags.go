@@ -9,6 +9,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/tracing"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -24,6 +25,7 @@ type flags struct {
 	plane *planeflags.Flags
 	disco *discoveryflags.Flags
 	http  *httpFlags
+	trace *tracing.Flags
 
 	name, httpAddr, adminAddr *string
 	drainGrace, drainTimeout  *time.Duration
@@ -47,6 +49,7 @@ func declare(app *cli.App) *flags {
 	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end; then they are cut with an error event")
 
 	f.http = declareHTTP(app)
+	f.trace = tracing.Register(app)
 	f.disco = discoveryflags.Register(app, discoveryflags.Options{})
 
 	g = app.Group("Requests")
@@ -87,6 +90,7 @@ type settings struct {
 	requestTimeout                       time.Duration // 0 = none
 	disco                                discoveryflags.Settings
 	http                                 httpSettings
+	trace                                tracing.Config // without its Logger
 	plane                                planeflags.Settings
 	values                               map[string]string // all flags in force, for /debug/plane
 }
@@ -113,5 +117,6 @@ func (f *flags) settings() (settings, error) {
 		}
 		s.name = host + "-" + strconv.Itoa(os.Getpid())
 	}
+	s.trace = f.trace.Config("frontend", s.name)
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 // plane is the response plane with its discovery, as this program uses it.
@@ -61,12 +62,19 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	}
 	defer also(adm.Close)
 
+	s.trace.Logger = log
+	tracer, err := tracing.New(ctx, s.trace)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close()
 	p, err := connect(ctx, log, s, metrics)
 	if err != nil {
 		return err
 	}
 	defer also(p.Close)
 	cfg := s.httpConfig(p, log, metrics)
+	cfg.Tracer = tracer
 	if err := s.http.apply(&cfg, log); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 // flags are the declared flags.
@@ -22,6 +23,7 @@ type flags struct {
 	app   *cli.App
 	plane *planeflags.Flags
 	disco *discoveryflags.Flags
+	trace *tracing.Flags
 
 	name, workerPrefix, model, adminAddr *string
 	numWorkers                           *int
@@ -51,6 +53,7 @@ func declare(app *cli.App) *flags {
 	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end")
 
 	f.disco = discoveryflags.Register(app, discoveryflags.Options{Worker: true})
+	f.trace = tracing.Register(app)
 
 	g = app.Group("Engine")
 	f.model = g.Checked("model", "mock", "NAME", "the model that all engines serve", func(s string) error {
@@ -106,6 +109,7 @@ type settings struct {
 	startup, grace, drain                time.Duration
 	engine                               mockengine.Config // of each engine, without Index, Flush and Observer
 	disco                                discoveryflags.Settings
+	trace                                tracing.Config // without its Logger
 	plane                                planeflags.Settings
 	values                               map[string]string // all flags in force, for /debug/plane
 }
@@ -127,6 +131,7 @@ func (f *flags) settings() (settings, error) {
 		}
 		s.name = host + "-" + strconv.Itoa(os.Getpid())
 	}
+	s.trace = f.trace.Config("mockworker", s.name)
 	if s.workerPrefix == "" {
 		s.workerPrefix = prefixFrom(s.name)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 // taker takes the requests of one engine.
@@ -14,6 +15,8 @@ type taker struct {
 	engine  *mockengine.Engine
 	model   string
 	metrics *metrics
+	worker  string
+	tracer  *tracing.Tracer // nil = none
 }
 
 // take answers a request: it runs or waits, or the reply says why not. It does not block.
@@ -28,7 +31,11 @@ func (t *taker) take(req discovery.Request, w mockengine.Writer) discovery.Reply
 	case r.Model != t.model:
 		return t.refuse(discovery.BadRequest, refusedBadRequest, fmt.Errorf("this worker serves the model %q, not %q", t.model, r.Model))
 	}
+	w = t.tracer.Work(w, req.Header, t.worker, t.model, req.ID)
 	err = t.engine.Submit(r, w) // counts a refusal itself
+	if err != nil {
+		tracing.Refused(w, err.Error())
+	}
 	var refused *mockengine.RefusedError
 	switch {
 	case err == nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
+	"github.com/laneway-ai/laneway/internal/tracing"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -35,6 +36,7 @@ type process struct {
 	// Set by build, read only from then on.
 	transports []transport.Transport
 	worker     *responseplane.Worker
+	tracer     *tracing.Tracer // nil = none
 	engines    []*mockengine.Engine
 	admin      *admin.Server
 
@@ -99,6 +101,11 @@ func (p *process) build(ctx context.Context) error {
 		return err
 	}
 	p.onClose(func() { p.worker.Close() })
+	p.s.trace.Logger = p.log
+	if p.tracer, err = tracing.New(ctx, p.s.trace); err != nil {
+		return err
+	}
+	p.onClose(p.tracer.Close)
 	for i := range p.s.workers {
 		cfg := p.s.engine
 		cfg.Index, cfg.Flush, cfg.Observer = i, p.worker.Flush, p.metrics
@@ -146,7 +153,7 @@ func (p *process) start(ctx context.Context) (err error) {
 			Schema: discovery.Schema, ID: p.workerID(i), Models: []string{p.s.model},
 			Node: p.worker.Descriptor(), MaxRunning: p.s.engine.MaxNumSeqs,
 		}
-		t := &taker{engine: e, model: p.s.model, metrics: p.metrics}
+		t := &taker{engine: e, model: p.s.model, metrics: p.metrics, worker: records[i].ID, tracer: p.tracer}
 		svc, err := p.worker.Serve(ctx, p.deliverer, records[i], func(req discovery.Request, w *responseplane.Writer) discovery.Reply { return t.take(req, w) })
 		if err != nil {
 			return fmt.Errorf("serve worker %s: %w", records[i].ID, err)

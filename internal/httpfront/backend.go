@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 // Backend is the response plane as this package uses it. Methods may be called concurrently.
@@ -23,6 +25,8 @@ type Call struct {
 	Payload   []byte
 	// FirstRecordTimeout and InactivityTimeout end the response as "deadline"; 0 = none.
 	FirstRecordTimeout, InactivityTimeout time.Duration
+	// Trace is told of the way to the worker; nil = the request is not traced.
+	Trace *tracing.Request
 }
 
 // Stream is one open response. NextBatch, Trailer and Close belong to one goroutine.

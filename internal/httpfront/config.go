@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 // Config of a Server. The zero value of every field but Backend means its default.
@@ -16,6 +18,8 @@ type Config struct {
 	Logger  *slog.Logger
 	// Metrics is where the frontend's metrics are registered; nil = a registry of its own.
 	Metrics prometheus.Registerer
+	// Tracer makes the requests' traces; nil = none.
+	Tracer *tracing.Tracer
 	// MaxOpenRequests bounds the requests that are open at once; more get OverloadStatus. 0 = no bound.
 	MaxOpenRequests int
 	// TLS, when set, has Serve speak HTTPS: HTTP/2 and HTTP/1.1 by ALPN, unless NextProtos says otherwise. It must have a certificate.

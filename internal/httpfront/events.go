@@ -29,7 +29,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 		x.feed = newInline(x, sinks, x.conn)
 	}
 	chunks, out := &x.chunks, &x.out // the sink's while x.feed.next waits
-	begun := false
+	begun, sent := false, false
 	for {
 		recs, err := x.feed.next(ctx)
 		now := time.Now()
@@ -38,6 +38,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 			return
 		}
 		if err != nil && len(recs) == 0 && wait != nil && wait.again() {
+			sent = true
 			if out.keepAlive(now) != nil {
 				x.abandon()
 				return
@@ -63,6 +64,13 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 		}
 		if err != nil {
 			t, e, gone := x.ended(err)
+			if e != nil && !sent && len(recs) == 0 { // the status line has not gone out
+				putBuffer(buf)
+				delete(h, "X-Accel-Buffering")
+				delete(h, "Cache-Control")
+				s.reply(x.w, e)
+				return
+			}
 			if !gone {
 				if e != nil {
 					*buf = openai.AppendErrorEvent(*buf, e)
@@ -79,6 +87,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 			putBuffer(buf)
 			return
 		}
+		sent = true
 		failed = failed || out.write(*buf, now) != nil || out.flush() != nil
 		putBuffer(buf)
 		if failed {

@@ -23,6 +23,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	a := account{start: time.Now(), endpoint: k.String()}
 	s.metrics.begin(&a)
 	defer s.metrics.close(&a)
+	a.trace = s.cfg.Tracer.Request(r.Header, r.URL.Path, id)
+	defer func() { a.trace.End(a.status, a.records, a.label) }()
 	refuse := func(e *openai.Error, label string) {
 		a.status, a.label = e.Status, label
 		s.reply(w, e)
@@ -50,6 +52,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	}
 	a.modelName, a.model = req.Model, s.metrics.model(req.Model)
 	a.model.inflight.Inc()
+	a.trace.Model(req.Model)
 
 	payload, err := payload(id, &req)
 	if err != nil {
@@ -58,12 +61,13 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	}
 	ctx := r.Context()
 	st, err := s.cfg.Backend.Open(ctx, Call{ID: id, Model: req.Model, Payload: payload,
-		FirstRecordTimeout: s.cfg.FirstTokenTimeout, InactivityTimeout: s.cfg.InactivityTimeout})
+		FirstRecordTimeout: s.cfg.FirstTokenTimeout, InactivityTimeout: s.cfg.InactivityTimeout, Trace: a.trace})
 	if err != nil {
 		s.openFailed(w, ctx, id, err, &a, refuse)
 		return
 	}
 	defer st.Close()
+	a.trace.Stream(st.Worker(), st.NodeName(), st.Plane(), st.Lane())
 	h := w.Header()
 	h["X-Laneway-Worker"] = []string{st.Worker()}
 	h["X-Laneway-Process"] = []string{st.NodeName()}
@@ -108,7 +112,11 @@ func (s *Server) logFailure(id string, a *account, e *openai.Error, err error) {
 	if e.Status < 500 || e.Type == openai.TypeOverloaded || e.Type == openai.TypeUnavailable {
 		level = slog.LevelDebug
 	}
-	s.log.Log(context.Background(), level, "request failed", "request_id", id, "model", a.modelName, "records", a.records, "status", e.Status, "error", err)
+	attrs := []any{"request_id", id, "model", a.modelName, "records", a.records, "status", e.Status, "error", err}
+	if trace := a.trace.ID(); trace != "" {
+		attrs = append(attrs, "trace_id", trace)
+	}
+	s.log.Log(context.Background(), level, "request failed", attrs...)
 }
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}

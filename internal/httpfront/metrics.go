@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
 var (
@@ -102,6 +104,7 @@ type account struct {
 	stream      bool
 	status      int
 	label       string
+	trace       *tracing.Request
 }
 
 // took notes n records.
