@@ -42,7 +42,7 @@ var healthy = []string{
 	`laneway_udp_buffer_bytes{job="laneway-frontend",instance="f",port="4000",direction="receive",kind="asked"} 8388608x60`,
 	`laneway_udp_buffer_bytes{job="laneway-frontend",instance="f",port="4000",direction="receive",kind="granted"} 16777216x60`,
 	`laneway_lane_deaths_total{job="laneway-frontend",instance="f",reason="silent"} 0x60`,
-	`laneway_lane_deaths_total{job="laneway-frontend",instance="f",reason="closed"} 0+1x60`,
+	`laneway_lane_deaths_total{job="laneway-frontend",instance="f",reason="peer"} 0+1x60`, // workers come and go
 	`laneway_transport_dial_errors_total{job="laneway-frontend",instance="f",plane="quic"} 0x60`,
 	`laneway_sink_slow_calls_total{job="laneway-frontend",instance="f"} 0x60`,
 	`laneway_window_stalls_total{job="laneway-worker",instance="w"} 0x60`,
