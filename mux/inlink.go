@@ -38,8 +38,9 @@ type inLink struct {
 	number   uint64
 	live     int // slots in use
 	lanes    []*lane
-	stranded int   // streams without a lane
-	downAt   int64 // node time since when no lane is up; 0 = one is
+	stranded int       // streams without a lane
+	owed     []owedEnd // of dead lanes, while no lane is up
+	downAt   int64     // node time since when no lane is up; 0 = one is
 	draining bool
 	reason   string // why it was lost
 	gone     bool
@@ -224,6 +225,8 @@ func (k *inLink) add(l *lane) {
 		})
 		k.stranded = 0
 	}
+	k.owe(l, k.owed)
+	k.owed = nil
 }
 
 // remove takes a lane out of those that are up. The lock is held.
@@ -243,6 +246,12 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 	}
 	var touched []*lane
 	var ended []*InStream
+	if owed := l.takeOwed(); len(k.lanes) == 0 {
+		k.owe(nil, owed)
+	} else if len(owed) > 0 {
+		touched = append(touched, k.emptiest())
+		k.owe(touched[0], owed)
+	}
 	k.each(func(s *InStream) {
 		if s.lane != l {
 			return
@@ -369,7 +378,7 @@ func (k *inLink) lose(why string) {
 		ended = append(ended, s) // also those that were killed: a sink waits for the END that comes no more
 	})
 	k.pages.Store(&[]*slotArray{})
-	k.live, k.stranded = 0, 0
+	k.live, k.stranded, k.owed = 0, 0, nil
 	lanes := k.lanes
 	k.lanes = nil
 	k.mu.Unlock()

@@ -75,6 +75,7 @@ func (s *InStream) ended(l *lane, body []byte) (free bool, err error) {
 	if s.state == inClosing {
 		s.link.closing.Add(-1)
 		s.state = inFree
+		l.noteEnd(s)
 		return true, nil
 	}
 	if e.Type == EndComplete && (s.state != inLive || e.Records != s.records || e.Bytes != s.bytes || s.assembly != nil) {
@@ -93,7 +94,7 @@ func (s *InStream) ended(l *lane, body []byte) (free bool, err error) {
 	if opened {
 		s.reported = s.received
 		s.wants |= wantConsumed
-		l.enqueueLazy(&s.element)
+		l.enqueueLazy(s)
 	}
 	return true, nil
 }

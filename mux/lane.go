@@ -57,6 +57,7 @@ type lane struct {
 	away    []byte // GOAWAY due, encoded
 	dead    *laneError
 	claims  claims // a worker's CLAIMs
+	owed    owed   // a frontend's ended streams
 	batch   []byte
 
 	open     atomic.Int64 // streams placed on the lane
@@ -78,7 +79,7 @@ func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
 	l := &lane{node: n, conn: conn, info: conn.Info(), plane: n.stats.plane(conn.Info().Plane), index: index, serial: serial,
 		wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
-	l.claims.owner = &l.claims
+	l.claims.owner, l.owed.owner = &l.claims, &l.owed
 	if !n.cfg.NoInlineWrite {
 		l.try, _ = conn.(transport.TryWriter)
 	}
@@ -256,10 +257,11 @@ func (l *lane) waitForGap() bool {
 	return true
 }
 
-// enqueueLazy notes that a CONSUMED(end) waits for company. The stream's lock is held.
-func (l *lane) enqueueLazy(e *element) {
+// enqueueLazy notes that the CONSUMED(end) of a stream waits for company, and that it is owed. The stream's lock is held.
+func (l *lane) enqueueLazy(s *InStream) {
 	l.mu.Lock()
-	l.place(e, false)
+	l.place(&s.element, false)
+	l.owed.note(l.owedOf(s))
 	if l.lazy == 0 {
 		l.lazy = l.node.now()
 	}

@@ -100,6 +100,8 @@ type mState struct {
 	number, front, received, consumed, reported, move uint8
 	lane                                              int8
 	end                                               uint8
+	owed                                              uint8 // a use whose END was read and whose CONSUMED(end) or KILL may not have arrived
+	owedLane                                          int8
 
 	request [3]uint8
 	terms   [3]int8 // the lane that the terms name
@@ -122,7 +124,7 @@ type mRules struct {
 	freeAtKill        bool // a slot is free at KILL, not at END
 	noResumeMinted    bool // streams without a record are not resumed
 	noEarly           bool // RESUME before the request is answered by END
-	noHoldExpiry      bool // ended streams are held for ever
+	noEndAgain        bool // a CONSUMED(end) that died with its lane is not made good by KILL
 	consumedAnyLane   bool // CONSUMED counts from a lane that the stream has left, and that lane stays open
 	answerOnOldLane   bool // the END that answers KILL goes out on the stream's lane
 	noKey             bool // OPEN has no key, and DATA is taken before it
@@ -132,7 +134,7 @@ type mRules struct {
 }
 
 func (q *mRules) begin() (s mState) {
-	s.lane, s.wLane, s.endLane = -1, -1, -1
+	s.lane, s.wLane, s.endLane, s.owedLane = -1, -1, -1, -1
 	s.lanes[0] = mLane{used: true, frontUp: true, workUp: true}
 	s.cuts, s.kills, s.drops, s.holds = q.cuts, q.kills, q.drops, q.holds
 	return s
@@ -297,6 +299,7 @@ func (q *mRules) frontRead(s *mState, lane int8, r mRecord) (ok bool, wrong stri
 		case !mine: // its number says so
 		case s.front == fClosing:
 			s.front = fFree
+			s.owed, s.owedLane = s.number, lane
 		default:
 			s.end = r.b()
 			s.front = fFree
@@ -306,6 +309,7 @@ func (q *mRules) frontRead(s *mState, lane int8, r mRecord) (ok bool, wrong stri
 			case s.end == mLost && s.holds == q.holds: // no hold has ended
 				return true, "lost, though worker and link are there"
 			case s.end == mComplete:
+				s.owed, s.owedLane = s.number, lane
 				return s.toWork(lane, mRec(mConsumed, r.number(), r.a(), 0, 0)), ""
 			}
 		}

@@ -88,6 +88,13 @@ func (q *mRules) frontSteps(s mState, out []mStep) []mStep {
 			out = append(out, mStep{fmt.Sprintf("frontend moves its stream to lane %d", lane), false, t, ""})
 		}
 	}
+	if s.owed > 0 && !s.lanes[s.owedLane].frontUp && lane >= 0 && !q.noEndAgain {
+		t := s
+		t.owedLane = lane
+		if t.toWork(lane, mRec(mKill, t.owed, 0, 0, 0)) {
+			out = append(out, mStep{fmt.Sprintf("frontend kills on lane %d what is left of use %d", lane, s.owed), false, t, ""})
+		}
+	}
 	ups, free := 0, -1
 	for i := range s.lanes {
 		if s.lanes[i].used && s.lanes[i].frontUp {
@@ -138,13 +145,9 @@ func (q *mRules) workSteps(s mState, out []mStep) []mStep {
 		}
 	}
 	if s.wLane >= 0 && !up {
-		waits := s.number == s.wNumber && s.holdsSlot()
-		t := s
-		t.work = wClosed
-		switch {
-		case s.work == wEnded && !waits && !q.noHoldExpiry: // a hold is longer than a frontend needs to move its streams
-			out = append(out, mStep{"worker forgets an ended stream", false, t, ""})
-		case s.work == wOpen && s.holds > 0:
+		if s.work == wOpen && s.holds > 0 { // of an ended one nothing but its memory depends on a hold
+			t := s
+			t.work = wClosed
 			t.holds--
 			out = append(out, mStep{"worker gives up an open stream", true, t, ""})
 		}

@@ -120,7 +120,7 @@ func TestModelFindsMissingRules(t *testing.T) {
 		{"a slot is free at KILL, and OPEN has no key", mRules{freeAtKill: true, noKey: true, generationWrapped: true, kills: 1}, "a record of another request is delivered"},
 		{"streams without records are not resumed", mRules{noResumeMinted: true, cuts: 1}, "nothing can go on"},
 		{"RESUME before the request is answered at once", mRules{noEarly: true, cuts: 1}, "lost, though worker and link are there"},
-		{"ended streams are held for ever", mRules{noHoldExpiry: true, cuts: 1}, "the worker keeps a stream for ever"},
+		{"CONSUMED(end) is not made good", mRules{noEndAgain: true, cuts: 1}, "the worker keeps a stream for ever"},
 		{"CONSUMED of an old lane counts", mRules{consumedAnyLane: true, cuts: 1}, "CONSUMED goes back, or beyond what was sent"},
 		{"END answers KILL on the stream's lane", mRules{answerOnOldLane: true, cuts: 1, kills: 1}, "a slot is closing for ever"},
 	} {

@@ -115,6 +115,7 @@ func (l *lane) control(h recordHandler, head wire.Header, body []byte) error {
 			return err
 		}
 		l.ponged.Store(int64(v))
+		l.settle(int64(v))
 		if rtt := l.node.now() - int64(v); rtt >= 0 && int64(v) > 0 {
 			l.rtt.Store(max(rtt, 1))
 		}

@@ -195,6 +195,7 @@ type LaneStats struct {
 	Leaving    bool // its link has gone to another plane; it ends with its last stream
 	Streams    int64
 	QueueBytes int
+	OwedEnds   int           // ended streams of which the worker may not know yet that their END came (at a Receiver)
 	RTT        time.Duration // of the last PING, 0 = none yet (measured by Receivers)
 	BytesIn    uint64
 	BytesOut   uint64
@@ -230,10 +231,10 @@ func (c *counters) snapshot() Stats {
 
 func (l *lane) snapshot(peer transport.NodeID, name string) LaneStats {
 	l.mu.Lock()
-	queued := l.queued
+	queued, owed := l.queued, len(l.owed.ends)+len(l.owed.due)
 	l.mu.Unlock()
 	s := LaneStats{
-		Peer: peer, PeerName: name, Plane: l.info.Plane, Lane: l.index, Serial: l.serial, Leaving: l.leaving.Load(), Streams: l.open.Load(), QueueBytes: queued,
+		Peer: peer, PeerName: name, Plane: l.info.Plane, Lane: l.index, Serial: l.serial, Leaving: l.leaving.Load(), Streams: l.open.Load(), QueueBytes: queued, OwedEnds: owed,
 		RTT: time.Duration(l.rtt.Load()), BytesIn: l.bytesIn.Load(), BytesOut: l.bytesOut.Load(),
 		RecordsIn: l.recordsIn.Load(), RecordsOut: l.recordsOut.Load(),
 	}
