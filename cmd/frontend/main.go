@@ -15,6 +15,7 @@ func main() {
 	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
 	f := declare(app)
 	admin.AddHealthcheck(app)
+	addDoctor(app)
 	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
 		s, err := f.settings()
 		if err != nil {

@@ -15,6 +15,7 @@ func main() {
 	app := cli.New("mockworker", "runs mock engines that stream tokens over the response plane")
 	f := declare(app)
 	admin.AddHealthcheck(app)
+	addDoctor(app)
 	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
 		s, err := f.settings()
 		if err != nil {

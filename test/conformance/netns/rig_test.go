@@ -28,6 +28,7 @@ type rig struct {
 	worker, frontend *process
 	admin, http      string
 	lanes            int
+	discovery        []string // flags
 	client           *http.Client
 	load             *process
 	runDir           string
@@ -37,7 +38,6 @@ type setup struct {
 	planes string
 	lanes  int
 	ipv6   bool
-	more   []string // flags of both programs
 }
 
 func newRig(t *testing.T, s setup) *rig {
@@ -60,8 +60,9 @@ func newRig(t *testing.T, s setup) *rig {
 		},
 	}}
 	t.Cleanup(r.client.CloseIdleConnections)
-	common := append([]string{"--etcd-endpoints=http://" + forward(strings.TrimPrefix(etcd.Endpoints()[0], "http://")),
-		"--nats-url=nats://" + forward(strings.TrimPrefix(nats.URL(), "nats://")), "--response-plane=" + s.planes}, s.more...)
+	r.discovery = []string{"--etcd-endpoints=http://" + forward(strings.TrimPrefix(etcd.Endpoints()[0], "http://")),
+		"--nats-url=nats://" + forward(strings.TrimPrefix(nats.URL(), "nats://"))}
+	common := append([]string{"--response-plane=" + s.planes}, r.discovery...)
 	front, work := r.net.Node("frontend"), r.net.Node("worker")
 	bind := work.Addr4
 	if s.ipv6 {
