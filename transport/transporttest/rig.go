@@ -12,8 +12,9 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// patience bounds every wait of the suite. It is long because machines are slow, and only a failing test waits for it.
-const patience = 60 * time.Second
+// patience bounds every wait of the suite. It is long because machines are slow, under -race and beside other work, and only a
+// failing test waits for it.
+const patience = 3 * time.Minute
 
 // rig is two nodes, one of which listens.
 type rig struct {
