@@ -59,8 +59,8 @@ func (plain) Plane() string { return transport.PlaneTCP }
 
 // fewFiles is the limit of the frontend process, and fewNodes how many nodes it is told of.
 const (
-	fewFiles = 64
-	fewNodes = 90
+	fewFiles = 40
+	fewNodes = 50
 )
 
 // fewReport is what the frontend process says of itself.

@@ -55,6 +55,9 @@ func (d *dialErrors) Dial(ctx context.Context, req transport.DialRequest) (trans
 // many as there are workers in 8 processes of 64; the default keeps the test short.
 func TestDialStorm(t *testing.T) {
 	nodes := 128
+	if underRace {
+		nodes = 32
+	}
 	if s := os.Getenv("LANEWAY_STORM_NODES"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
