@@ -53,33 +53,31 @@ func TestKilledOnPurpose(t *testing.T) {
 func TestFailuresAreReported(t *testing.T) {
 	w := newWorld(t)
 	f := w.startFrontend(t, "--inactivity-timeout=1s", "--first-token-timeout=1s", "--retry-limit=0").serving(t)
-	for _, c := range []struct {
-		kind, errorType string // of the row, "" for none
-		wrong           bool
-		code            int
-	}{
-		{"refuse", "overloaded_error", false, 2},
-		{"fail", "server_error", false, 2},
-		{"stall", "timeout", false, 2},
-		{"truncate", "", true, 2},
-	} {
+	cases := []struct {
+		kind, errorType string // of the row
+	}{{"refuse", "overloaded_error"}, {"fail", "server_error"}, {"stall", "timeout"}, {"truncate", "upstream_error"}} // of the last, the frontend counts the tokens
+	var workers []*worker
+	for _, c := range cases { // each serves a model of its own
+		workers = append(workers, w.startWorker(t, "fails-"+c.kind, 1, "--model="+c.kind, "--inter-token-latency=10ms", "--failure-injection-rate=1", "--failure-types="+c.kind, "--drain-grace=0s"))
+	}
+	for _, k := range workers {
+		k.ready(t)
+	}
+	f.sees(t, len(workers))
+	for i, c := range cases {
 		t.Run(c.kind, func(t *testing.T) {
-			k := w.startWorker(t, "fails-"+c.kind, 1, "--inter-token-latency=10ms", "--failure-injection-rate=1", "--failure-types="+c.kind).ready(t)
-			f.sees(t, 1)
-			run, rows := f.startLoadgen(t, "loadgen", "--concurrency=4", "--request-count=8", "--warmup-request-count=0", "--osl=10").report(t, c.code)
-			if n := w.metrics(t, k.admin)[fmt.Sprintf(`laneway_worker_injected_failures_total{type=%q}`, c.kind)]; n < 8 {
+			run, rows := f.startLoadgen(t, "loadgen", "--model="+c.kind, "--concurrency=8", "--request-count=8", "--warmup-request-count=0", "--osl=10").report(t, 2)
+			if n := w.metrics(t, workers[i].admin)[fmt.Sprintf(`laneway_worker_injected_failures_total{type=%q}`, c.kind)]; n < 8 {
 				t.Errorf("the worker counts %v failures of 8", n)
 			}
 			for i := range rows {
-				if r := &rows[i]; r.ErrorType != c.errorType || (r.Wrong > 0) != c.wrong || r.OK() != (c.errorType == "") {
+				if r := &rows[i]; r.ErrorType != c.errorType || r.Wrong > 0 || r.OK() {
 					t.Errorf("row %+v", r)
 				}
 			}
-			if c.wrong != (run.Raw.WrongTokens != nil && *run.Raw.WrongTokens > 0) {
-				t.Errorf("raw %+v", run.Raw)
+			if run.Raw.Errors != 8 || run.Raw.ErrorsByType[c.errorType] != 8 {
+				t.Errorf("errors %v", run.Raw.ErrorsByType)
 			}
-			k.kill()
-			f.sees(t, 0)
 		})
 	}
 }
