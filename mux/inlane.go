@@ -55,6 +55,9 @@ func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
 			n.stray.kill(l, h.Slot, number)
 			return nil
 		}
+		if before == inMinted {
+			s.heads.note(h, l.lastRecv.Load()-s.minted)
+		}
 	case wire.End:
 		free, err = s.ended(l, body)
 	default: // DATA, DATA_MORE

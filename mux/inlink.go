@@ -110,10 +110,10 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	k.number++
 	k.live++
 	l := k.emptiest()
-	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint64(window), lane: l, charged: true,
-		lastLane: l.info.Plane, lastIndex: l.index}
+	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint64(window), lane: l, charged: true}
 	s.element.owner = s
 	now := k.now()
+	s.minted, s.stay = now, stayOn(l, now)
 	if o.TimeLeft > 0 {
 		s.endBy = now + int64(o.TimeLeft)
 	}
@@ -258,7 +258,7 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 		}
 		l.dequeue(&s.element, 0)
 		l.closed()
-		s.lane = nil
+		s.leave(k.now())
 		if s.state == inMinted || s.state == inLive {
 			switch {
 			case why.reason == deathProtocol:
@@ -289,7 +289,7 @@ func (k *inLink) laneDown(l *lane, why *laneError) {
 // link and stream are held.
 func (k *inLink) place(s *InStream, l *lane) {
 	s.lane, s.cut = l, false
-	s.lastLane, s.lastIndex = l.info.Plane, l.index
+	s.moveTo(l, k.now())
 	l.opened()
 	s.wants = 0
 	if s.state == inClosing {
@@ -370,7 +370,7 @@ func (k *inLink) lose(why string) {
 		if s.lane != nil {
 			s.lane.dequeue(&s.element, 0)
 			s.lane.closed()
-			s.lane = nil
+			s.leave(k.now())
 		}
 		if s.end == nil {
 			s.finish(End{Type: EndLost, Text: why})

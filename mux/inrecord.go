@@ -34,6 +34,7 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	}
 	s.received += size
 	s.lastData = l.lastRecv.Load()
+	s.heads.note(h, s.lastData-s.minted)
 	if h.Kind == wire.DataMore {
 		if len(s.assembly)+len(body) > s.link.cfg.MaxRecord {
 			return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("makes a record of more than %d bytes", s.link.cfg.MaxRecord)}
@@ -56,6 +57,9 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(whole))
 	s.ready = append(append(s.ready, s.assembly...), body...)
 	s.assembly = nil
+	if s.records == 0 {
+		s.firstData = s.lastData
+	}
 	s.readyN++
 	s.records++
 	s.bytes += uint64(whole)
@@ -89,7 +93,8 @@ func (s *InStream) ended(l *lane, body []byte) (free bool, err error) {
 		end.Trailer = append([]byte(nil), e.Trailer...)
 	}
 	end.Records, end.Bytes = s.records, s.bytes
-	s.end = &end
+	s.end, s.endedAt = &end, l.lastRecv.Load()
+	s.heads.note(wire.Header{Kind: wire.End, Length: len(body)}, s.endedAt-s.minted)
 	s.link.stats.end(end.Type)
 	if opened {
 		s.reported = s.received

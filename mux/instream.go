@@ -84,6 +84,8 @@ type InStream struct {
 	endBy      int64
 	inactivity int64
 	lastData   int64
+	// Node times for Inspect: of the mint, the first record and the end.
+	minted, firstData, endedAt int64
 
 	ready    []byte // records that wait: length u32, payload
 	readyN   int
@@ -105,9 +107,10 @@ type InStream struct {
 	inSink    bool
 	told      bool // the sink has had the end
 
-	lastLane  string // plane of the lane that carried the last record
-	lastIndex int
-	room      [2][inlineBuffer]byte
+	stay  stay   // on the lane that it is on, or was on last
+	past  []stay // before, oldest first
+	heads heads
+	room  [2][inlineBuffer]byte
 }
 
 // Terms are what the request must carry to the worker. They must not be changed.
@@ -120,7 +123,7 @@ func (s *InStream) Node() transport.NodeID { return s.link.peer.id }
 func (s *InStream) Lane() (plane string, index int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lastLane, s.lastIndex
+	return s.stay.plane, s.stay.lane
 }
 
 // Opened says whether the worker has opened the stream or ended it.
@@ -384,7 +387,7 @@ func (s *InStream) drop() {
 // finish gives the application its end. The lock is held.
 func (s *InStream) finish(end End) {
 	end.Records, end.Bytes = s.records, s.bytes
-	s.end = &end
+	s.end, s.endedAt = &end, s.link.now()
 	s.link.stats.end(end.Type)
 	s.rouse()
 }
