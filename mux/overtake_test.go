@@ -54,10 +54,14 @@ func (w *wireLog) openAt(s wire.Slot) (int, bool) {
 // TestFirstRecordOvertakesTheBacklog: on a lane of 1 MB/s with 4,096 bulk records queued, at most one write of 64 KiB goes out
 // between the first Send of a new stream and its record.
 func TestFirstRecordOvertakesTheBacklog(t *testing.T) {
-	const streams, each, size, newcomers = 64, 64, 200, 8
-	for _, try := range []bool{false, true} {
-		t.Run(map[bool]string{false: "writer", true: "inline"}[try], func(t *testing.T) {
-			p, _, work := newPlanePair(t, "memory", pairConfig{mem: memory.Config{Rate: 1 << 20, Buffer: 64 << 10, TryWrite: try}})
+	const streams, each, size = 64, 64, 200
+	for _, c := range []struct {
+		name      string
+		try, off  bool
+		newcomers int
+	}{{"writer", false, false, 8}, {"inline", true, false, 8}, {"off", true, true, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _, work := newPlanePair(t, "memory", pairConfig{send: Config{NoUrgent: c.off}, mem: memory.Config{Rate: 1 << 20, Buffer: 64 << 10, TryWrite: c.try}})
 			log := &wireLog{opens: make(map[wire.Slot]int)}
 			see := log.wrote
 			work.onWrite.Store(&see)
@@ -81,7 +85,7 @@ func TestFirstRecordOvertakesTheBacklog(t *testing.T) {
 				}
 			}
 			p.send.Flush()
-			for n := range newcomers {
+			for n := range c.newcomers {
 				in, out := p.open(t)
 				before := log.begun()
 				if err := out.Send(t.Context(), makeRecord(nil, 1000, 0, size)); err != nil {
@@ -90,6 +94,8 @@ func TestFirstRecordOvertakesTheBacklog(t *testing.T) {
 				if _, err := in.Next(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+				_ = out.Complete(nil)
+				_ = in.Close()
 				at, ok := log.openAt(in.slot)
 				if !ok {
 					t.Fatal("the record came, its OPEN was not seen on the wire")
@@ -99,14 +105,18 @@ func TestFirstRecordOvertakesTheBacklog(t *testing.T) {
 					queued += l.QueueBytes
 				}
 				t.Logf("newcomer %d: %d bytes went before its first record, %d wait behind it", n, at-before, queued)
+				if c.off {
+					if at-before <= bulkPerWrite {
+						t.Errorf("%d bytes went before a first record: it has overtaken, with urgent off", at-before)
+					}
+					continue
+				}
 				if at-before > bulkPerWrite {
 					t.Errorf("newcomer %d: %d bytes went before its first record, more than a write of %d", n, at-before, bulkPerWrite)
 				}
 				if n == 0 && queued < bulkPerWrite {
 					t.Errorf("%d bytes were queued: there was nothing to overtake", queued)
 				}
-				_ = out.Complete(nil)
-				_ = in.Close()
 			}
 			if log.most > bulkPerWrite+1<<10 { // a newcomer's first record and a PONG may stand before the bulk
 				t.Errorf("a write had %d bytes, %d of bulk are allowed", log.most, bulkPerWrite)

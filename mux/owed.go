@@ -1,6 +1,7 @@
 package mux
 
 import (
+	"slices"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/wire"
@@ -15,7 +16,7 @@ import (
 type owedEnd struct {
 	slot   wire.Slot
 	number uint64
-	at     int64 // node time of the END, or of the KILL on another lane
+	at     int64 // node time of the END, or of the write with the KILL
 }
 
 const (
@@ -31,7 +32,8 @@ const (
 type owed struct {
 	element
 	ends []owedEnd // what is owed is queued or written, oldest first
-	due  []owedEnd // of other lanes, to be said here
+	due  []owedEnd // of other lanes, to be killed here
+	said []owedEnd // killed here: at is when; a PING was asked for, so that a link whose lanes keep dying says it once
 }
 
 // keepNewest drops the oldest when there are too many.
@@ -59,6 +61,7 @@ func (l *lane) settle(ping int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := &l.owed
+	o.said = slices.DeleteFunc(o.said, func(e owedEnd) bool { return e.at < ping })
 	n := 0
 	for n < len(o.ends) && o.ends[n].at < ping-owedMargin {
 		n++
@@ -77,8 +80,8 @@ func (l *lane) settle(ping int64) {
 func (l *lane) takeOwed() (ends []owedEnd) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends = append(l.owed.ends, l.owed.due...)
-	l.owed.ends, l.owed.due = nil, nil
+	ends = slices.Concat(l.owed.said, l.owed.due, l.owed.ends)
+	l.owed.said, l.owed.due, l.owed.ends = nil, nil, nil
 	return ends
 }
 
@@ -112,10 +115,11 @@ func (o *owed) emit(l *lane, b []byte, room int) ([]byte, int, int, bool) {
 	for _, e := range o.due[:n] {
 		e.at = now
 		b = wire.AppendKill(b, e.slot, e.number, EndKilled)
-		o.note(e)
+		o.said = append(keepNewest(o.said), e)
 	}
 	if o.due = o.due[n:]; len(o.due) == 0 {
 		o.due = nil
+		l.ping, l.flushed = true, true // of the next write; its PONG comes after these KILLs were read
 		return b, 0, 0, false
 	}
 	l.place(&o.element, false)

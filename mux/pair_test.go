@@ -12,6 +12,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/memory"
+	"github.com/laneway-ai/laneway/transport/quic"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -27,6 +28,7 @@ type pair struct {
 type pairConfig struct {
 	recv, send Config
 	mem        memory.Config
+	quic       quic.Config // of newPlanePair; its identity is made there
 }
 
 // newPair connects a Receiver and a Sender over the memory plane and waits until a lane is up.

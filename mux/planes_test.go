@@ -19,6 +19,11 @@ var allPlanes = []string{transport.PlaneMemory, transport.PlaneTCP, transport.Pl
 // newNode makes one node's transport on a plane with sockets, and its identity.
 func newNode(t testing.TB, plane string) (transport.Transport, transport.NodeID) {
 	t.Helper()
+	return newNodeWith(t, plane, quic.Config{})
+}
+
+func newNodeWith(t testing.TB, plane string, cfg quic.Config) (transport.Transport, transport.NodeID) {
+	t.Helper()
 	id, err := transport.NewIdentity()
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +31,8 @@ func newNode(t testing.TB, plane string) (transport.Transport, transport.NodeID)
 	var tr transport.Transport
 	switch plane {
 	case transport.PlaneQUIC:
-		tr, err = quic.New(quic.Config{Identity: id})
+		cfg.Identity = id
+		tr, err = quic.New(cfg)
 	default:
 		tr, err = tcp.New(tcp.Config{Identity: id, TLS: plane == transport.PlaneTLS})
 	}
@@ -45,8 +51,8 @@ func newPlanePair(t testing.TB, plane string, cfg pairConfig) (p *pair, front, w
 		front, work = newTap(n.Transport(ids[0])), newTap(n.Transport(ids[1]))
 		return connectPair(t, cfg, n, front, work, "worker:0", ids), front, work
 	}
-	a, frontID := newNode(t, plane)
-	b, workID := newNode(t, plane)
+	a, frontID := newNodeWith(t, plane, cfg.quic)
+	b, workID := newNodeWith(t, plane, cfg.quic)
 	front, work = newTap(a), newTap(b)
 	return connectPair(t, cfg, nil, front, work, "127.0.0.1:0", [2]transport.NodeID{frontID, workID}), front, work
 }

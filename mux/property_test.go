@@ -49,7 +49,7 @@ func runProperty(t *testing.T, seed uint64) {
 	window := 4 << 10 << r.IntN(9)
 	cfg := pairConfig{
 		recv: Config{Lanes: 1 + r.IntN(4), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline},
-		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline},
+		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline, Hold: time.Hour}, // nothing may wait for it
 		mem: memory.Config{TryWrite: r.IntN(2) == 0, Buffer: 1 << (10 + r.IntN(9)), Latency: pick(r, 0, 0, time.Millisecond, 20*time.Millisecond),
 			Rate: pick(r, 0, 0, 0, 2<<20)},
 	}

@@ -231,7 +231,7 @@ func (c *counters) snapshot() Stats {
 
 func (l *lane) snapshot(peer transport.NodeID, name string) LaneStats {
 	l.mu.Lock()
-	queued, owed := l.queued, len(l.owed.ends)+len(l.owed.due)
+	queued, owed := l.queued, len(l.owed.ends)+len(l.owed.due)+len(l.owed.said)
 	l.mu.Unlock()
 	s := LaneStats{
 		Peer: peer, PeerName: name, Plane: l.info.Plane, Lane: l.index, Serial: l.serial, Leaving: l.leaving.Load(), Streams: l.open.Load(), QueueBytes: queued, OwedEnds: owed,

@@ -17,7 +17,7 @@ func TestSwitchesOff(t *testing.T) {
 		check func(t *testing.T, front, work Stats)
 	}{
 		{"all on", func(*Config) {}, nil},
-		{"urgent", func(c *Config) { c.NoUrgent = true }, nil},
+		{"urgent", func(c *Config) { c.NoUrgent = true }, nil}, // TestFirstRecordOvertakesTheBacklog sees that it is off
 		{"gap", func(c *Config) { c.GapMax = -1 }, func(t *testing.T, front, work Stats) {
 			if n := front.Writes["gap"] + work.Writes["gap"]; n != 0 {
 				t.Errorf("%d writes waited for the gap", n)
@@ -25,13 +25,19 @@ func TestSwitchesOff(t *testing.T) {
 		}},
 		{"inline write", func(c *Config) { c.NoInlineWrite = true }, nil},
 		{"active ping", func(c *Config) { c.ActivePing = -1 }, nil},
+		{"offload", func(*Config) {}, nil}, // of UDP: GRO and GSO
 		{"all", func(c *Config) { c.NoUrgent, c.GapMax, c.NoInlineWrite, c.ActivePing = true, -1, true, -1 }, nil},
 	} {
+		noOffload := s.name == "offload" || s.name == "all"
 		for _, plane := range []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneQUIC} {
+			if s.name == "offload" && plane != transport.PlaneQUIC {
+				continue
+			}
 			t.Run("off="+s.name+"/plane="+plane, func(t *testing.T) {
 				cfg := pairConfig{recv: Config{Lanes: 2, Window: 16 << 10}, mem: memory.Config{TryWrite: true}}
 				s.set(&cfg.recv)
 				s.set(&cfg.send)
+				cfg.quic.DisableGRO, cfg.quic.DisableGSO = noOffload, noOffload
 				p, front, work := newPlanePair(t, plane, cfg)
 				tries := &tryCount{}
 				see := tries.wrote
@@ -44,6 +50,11 @@ func TestSwitchesOff(t *testing.T) {
 				}
 				if s.check != nil {
 					s.check(t, p.recv.Stats(), p.send.Stats())
+				}
+				for _, k := range append(front.Sockets(), work.Sockets()...) {
+					if noOffload && (k.GRO || k.GSO) {
+						t.Errorf("offload is off, and on at a socket: %+v", k)
+					}
 				}
 				for i, side := range []*tap{front, work, front} { // streams that go on over deaths of lanes
 					var death sync.WaitGroup

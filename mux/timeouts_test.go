@@ -171,6 +171,7 @@ func TestResumeTimeout(t *testing.T) {
 		{"off", Config{ResumeTimeout: -1}, (*memory.Network).Silence, 0, 2 * tickEvery},
 		{"some error", Config{}, func(n *memory.Network, a string) { n.Refuse(a, errors.New("no route")) }, 10 * time.Second, 10*time.Second + 2*tickEvery},
 		{"refused on every port", Config{}, func(n *memory.Network, a string) { n.Refuse(a, syscall.ECONNREFUSED) }, 0, 100 * time.Millisecond},
+		{"nobody listens on any port", Config{}, func(n *memory.Network, a string) { n.Refuse(a, nil) }, 0, 100 * time.Millisecond},
 	} {
 		inFakeTime(t, c.name, func(t *testing.T) {
 			w := newRawWorker(t, c.cfg, memory.Config{}, nil)

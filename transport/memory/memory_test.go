@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,8 +173,12 @@ func TestRefusedAndSilentAddresses(t *testing.T) {
 		tr.Listen(t.Context(), "mem.local:17", 1)
 		req := transport.DialRequest{Address: "mem.local:17"}
 		n.Refuse(req.Address, nil)
-		if _, err := tr.Dial(t.Context(), req); !errors.Is(err, ErrRefused) {
+		if _, err := tr.Dial(t.Context(), req); !errors.Is(err, ErrRefused) || !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("refused: %v", err)
+		}
+		nobody := transport.DialRequest{Address: "mem.local:18"}
+		if _, err := tr.Dial(t.Context(), nobody); !errors.Is(err, ErrRefused) || !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("nobody listens: %v", err)
 		}
 		n.Silence(req.Address)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

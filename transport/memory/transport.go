@@ -6,13 +6,22 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
-// ErrRefused is why a dial to an address where nobody listens fails.
-var ErrRefused = errors.New("memory: connection refused")
+// ErrRefused is why a dial to an address where nobody listens fails. It is syscall.ECONNREFUSED for errors.Is: whoever looks for evidence
+// that a process has gone must find it on this plane as on those with sockets.
+var ErrRefused error = refusedError{}
+
+type refusedError struct{}
+
+func (refusedError) Error() string { return "memory: connection refused" }
+
+// Is implements errors.Is.
+func (refusedError) Is(target error) bool { return target == syscall.ECONNREFUSED }
 
 // ErrInUse is why a bind to an address that has a listener fails.
 var ErrInUse = errors.New("memory: address already in use")
