@@ -167,7 +167,10 @@ func (k *inLink) emptiest() *lane {
 			fewest = min(fewest, l.open.Load())
 		}
 	}
-	most := fewest + 1 + fewest/placementSlack
+	most := fewest
+	if fewest > 0 { // nobody shares a lane while another one is empty
+		most += 1 + fewest/placementSlack
+	}
 	var best *lane
 	for _, l := range k.lanes {
 		if l.leaving.Load() != staying && l.open.Load() <= most && (best == nil || l.carried() < best.carried()) {
