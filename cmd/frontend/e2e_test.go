@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 type engine struct {
 	running  sync.WaitGroup
 	canceled chan string // ids of requests whose writer was cancelled
+
+	ids               sync.Map // of modelSteps, that have ended
+	ended, endedTwice atomic.Int64
 }
 
 const (
@@ -54,6 +58,14 @@ func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 		w.Fail(responseplane.Failure{Code: responseplane.CodeValidation, Text: "on purpose"})
 		return
 	case modelEcho, modelSteps:
+		if r.Model == modelSteps {
+			defer func() {
+				e.ended.Add(1)
+				if _, twice := e.ids.LoadOrStore(r.ID, true); twice {
+					e.endedTwice.Add(1)
+				}
+			}()
+		}
 		for i := range r.MaxTokens {
 			if r.Model == modelSteps && i%4 == 0 {
 				time.Sleep(2 * time.Millisecond) // a step of the engine

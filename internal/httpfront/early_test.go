@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestEndWithoutARecord holds that a stream whose response ends wrongly before anything was written still gets its real status, and one
@@ -34,6 +35,21 @@ func TestTruncatedInMidStream(t *testing.T) {
 		a := b.do("POST", "/v1/chat/completions", body)
 		if strings.Contains(a.body, `"finish_reason":"length"`) || !strings.Contains(a.body, `"code":"protocol"`) || (body == chatBody) != (a.status == 502) {
 			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+}
+
+// TestEndMeetsKeepAlive holds that an end that comes just as a keep-alive is due is taken as the end.
+func TestEndMeetsKeepAlive(t *testing.T) {
+	for range 50 {
+		p := newPlay(step{recs: []string{"a"}})
+		b := serve(t, playing(p), func(c *Config) { c.KeepAlive = time.Millisecond })
+		resp, _ := b.start(chatStream)
+		time.Sleep(time.Millisecond) // about when the keeper wakes the stream
+		p.steps <- step{err: io.EOF}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+			t.Fatalf("%v %q", err, body)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -37,7 +38,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 			x.abandon()
 			return
 		}
-		if err != nil && len(recs) == 0 && wait != nil && wait.again() {
+		if len(recs) == 0 && errors.Is(err, errSilent) && wait.again() {
 			sent = true
 			if out.keepAlive(now) != nil {
 				x.abandon()

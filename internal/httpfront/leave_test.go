@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -135,11 +136,20 @@ func TestStalledClient(t *testing.T) {
 	b.goneOnce()
 }
 
-// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for several write timeouts.
+// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for several write timeouts. LANEWAY_SLOW_CLIENT=60s has
+// it take as long.
 func TestSlowClientIsNotCut(t *testing.T) {
 	const size = 16 << 20
+	slow := 1500 * time.Millisecond
+	if s := os.Getenv("LANEWAY_SLOW_CLIENT"); s != "" {
+		var err error
+		if slow, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("LANEWAY_SLOW_CLIENT=%s: %v", s, err)
+		}
+	}
 	p := newPlay(step{recs: []string{strings.Repeat("x", size)}}, step{err: io.EOF})
 	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = 400*time.Millisecond, 2*size })
+	b.client.Timeout += slow
 	resp, _ := b.start(chatBody)
 	buf := make([]byte, 64<<10)
 	n := 0
@@ -149,8 +159,8 @@ func TestSlowClientIsNotCut(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if time.Since(begin) < 1500*time.Millisecond {
-			time.Sleep(5 * time.Millisecond) // the client's own pace
+		if time.Since(begin) < slow {
+			time.Sleep(slow / 300) // the client's own pace
 		}
 	}
 	if n < size || n > size+1000 {

@@ -143,9 +143,9 @@ func TestReadyRecordsGoOutInOneWrite(t *testing.T) {
 	if got := chunk(); events(got) != 1 || !strings.Contains(got, `"content":"b"`) {
 		t.Errorf("a single record: %q", got)
 	}
-	p.steps <- step{recs: []string{"c", "d", "e", "f"}}
-	if got := chunk(); events(got) != 4 {
-		t.Errorf("four ready records are not one write: %q", got)
+	p.steps <- step{recs: strings.Split("0123456789", "")}
+	if got := chunk(); events(got) != 10 {
+		t.Errorf("ten ready records are not one write: %q", got)
 	}
 	p.steps <- step{recs: []string{"g"}, err: io.EOF}
 	if got := chunk(); events(got) != 3 || !strings.HasSuffix(got, "data: [DONE]\n\n") {
