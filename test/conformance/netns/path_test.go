@@ -16,6 +16,8 @@ const (
 	// replaceTarget is within which a lane that its path broke is to be replaced. On a loaded machine a test fails at ten times that.
 	replaceTarget = 5 * time.Second
 	replaceBound  = 10 * replaceTarget
+	// smaller is what the MTU of a path is lowered to.
+	smaller = 1400
 	// loadTime is how long load is started: past the replacement on a machine that is not overloaded.
 	loadTime = 8 * time.Second
 )
@@ -60,10 +62,10 @@ func (r *rig) ip(t *testing.T, node string, args ...string) {
 func (r *rig) lowerMTU(t *testing.T, node string) {
 	t.Helper()
 	d := r.net.Node(node)
-	if err := r.net.Hub().IP(t.Context(), "link set "+d.Port+" mtu 1400"); err != nil {
+	if err := r.net.Hub().IP(t.Context(), "link set "+d.Port+" mtu "+strconv.Itoa(smaller)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.IP(t.Context(), "link set "+d.Interface+" mtu 1400"); err != nil {
+	if err := d.IP(t.Context(), "link set "+d.Interface+" mtu "+strconv.Itoa(smaller)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -94,6 +96,11 @@ func TestMTUShrinks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, setup{planes: c.plane, lanes: c.lanes, ipv6: c.ipv6})
 			r.startLoad(t, loadTime)
+			if c.plane == "quic" {
+				if n := r.largestPacket(t, "worker", smaller, patience); n <= smaller {
+					t.Fatalf("packets of at most %d bytes were seen, so this shows nothing", n)
+				}
+			}
 			r.lowerMTU(t, c.node)
 			if began := time.Now(); c.plane == "quic" { // TCP finds the smaller size by itself
 				r.replaced(t, c.plane, began)

@@ -64,6 +64,12 @@ func newRig(t *testing.T, s setup) *rig {
 		"--nats-url=nats://" + forward(strings.TrimPrefix(nats.URL(), "nats://"))}
 	common := append([]string{"--response-plane=" + s.planes}, r.discovery...)
 	front, work := r.net.Node("frontend"), r.net.Node("worker")
+	for _, d := range []*netns.Node{front, work} {
+		// A batch of UDP_SEGMENT or TSO crosses veth and bridge whole, whatever the MTU; one by one, packets are held to it as on a wire.
+		if err := d.IP(t.Context(), "link set "+d.Interface+" gso_max_segs 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	bind := work.Addr4
 	if s.ipv6 {
 		bind = work.Addr6
