@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -43,7 +44,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 	run.Plane = fig.plane(&smp.debugs)
 	tokens := tokensSeen(rows)
 	plane := e.cfg.Info.plane()
-	if plane == "" || plane == "quic" {
+	if plane == "" || strings.HasSuffix(plane, "quic") {
 		if run.UDP = fig.udp(tokens, &smp.debugs); run.UDP != nil {
 			run.UDP.SteadyDatagramsPerToken = steadyDatagrams
 		}

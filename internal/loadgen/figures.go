@@ -3,9 +3,9 @@ package loadgen
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -249,57 +249,11 @@ func (f *figures) datagramsPerToken(span report.Span) *float64 {
 		return total, ok
 	}
 	datagrams, ok1 := grown("laneway_udp_datagrams_total", func(a, _ string) bool { return received(a) })
-	records, ok2 := grown("laneway_plane_records_total", func(a, b string) bool { return a == "quic" && received(b) })
+	records, ok2 := grown("laneway_plane_records_total", func(a, b string) bool { return strings.HasSuffix(a, "quic") && received(b) })
 	if !ok1 || !ok2 || records == 0 {
 		return nil
 	}
 	return report.Ptr(datagrams / records)
-}
-
-// processes lists the scraped processes and this one.
-func (f *figures) processes() []report.Process {
-	var out []report.Process
-	if len(f.samples) == 0 {
-		return nil
-	}
-	first, last := f.samples[0], f.samples[len(f.samples)-1]
-	for i := range last.procs {
-		var name, role string
-		var rss *int64
-		for k := range f.samples {
-			p := f.samples[k].procs[i]
-			if p == nil {
-				continue
-			}
-			name, role = p.name, p.role
-			if v, ok := p.sum("process_resident_memory_bytes", nil); ok {
-				if rss == nil {
-					rss = new(int64)
-				}
-				*rss = max(*rss, int64(v))
-			}
-		}
-		if name == "" {
-			continue // it never answered
-		}
-		p := report.Process{Role: role, Name: name, RSSPeak: rss}
-		if a, b := first.procs[i], last.procs[i]; a != nil && b != nil {
-			before, ok1 := a.sum("process_cpu_seconds_total", nil)
-			after, ok2 := b.sum("process_cpu_seconds_total", nil)
-			if ok1 && ok2 && after >= before {
-				p.CPUSeconds = report.Ptr(after - before)
-			}
-		}
-		out = append(out, p)
-	}
-	self := report.Process{Role: "loadgen", Name: "loadgen"}
-	if first.selfOK && last.selfOK {
-		self.CPUSeconds = report.Ptr(last.self.Sub(first.self).Total().Seconds())
-	}
-	if rss, ok := procstat.RSSPeak(procstat.Self); ok {
-		self.RSSPeak = &rss
-	}
-	return append(out, self)
 }
 
 // series adds the processors' use to the seconds of the time series.

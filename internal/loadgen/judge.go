@@ -8,10 +8,6 @@ import (
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
-// MarkSharedCores is the mark of a run whose load generator may run on cores that the server uses: each slows the other, and the
-// latencies hold that.
-const MarkSharedCores = "shared cores"
-
 const (
 	// clientLimit is the schedule delay p99 past which a run is marked client-limited.
 	clientLimit = 5 * time.Millisecond
@@ -47,7 +43,7 @@ func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, ro
 		run.Mark(report.MarkClientLimited)
 	}
 	if shared, why := sharedCores(e.addr); shared {
-		run.Mark(MarkSharedCores)
+		run.Mark(report.MarkSharedCores)
 		e.cfg.Log.Debug("the load generator shares cores with the server", "why", why)
 	}
 }

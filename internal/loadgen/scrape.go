@@ -43,7 +43,13 @@ var wanted = map[string][2]string{
 	"laneway_quic_library_drops_total":     {},
 	"laneway_quic_packets_lost_total":      {},
 	"laneway_host_udp_rcvbuf_errors_total": {},
+	"go_sched_gomaxprocs_threads":          {},
+	firstResponseMetric:                    {},
 }
+
+// firstResponseMetric is a worker's histogram of times to first response. Of a histogram a scrape keeps the sum and the count, as the series NAME_sum and
+// NAME_count.
+const firstResponseMetric = "laneway_worker_time_to_first_response_seconds"
 
 // scrape is what one process said at one time.
 type scrape struct {
@@ -124,11 +130,13 @@ func extract(families map[string]*dto.MetricFamily) *scrape {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			v, ok := valueOf(m)
-			if !ok {
-				continue
+			at := func(suffix string) series { return series{name + suffix, label(m, labels[0]), label(m, labels[1])} }
+			if h := m.Histogram; h != nil {
+				out.values[at("_sum")] += h.GetSampleSum()
+				out.values[at("_count")] += float64(h.GetSampleCount())
+			} else if v, ok := valueOf(m); ok {
+				out.values[at("")] += v
 			}
-			out.values[series{name, label(m, labels[0]), label(m, labels[1])}] += v
 		}
 	}
 	switch {

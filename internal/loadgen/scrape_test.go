@@ -2,8 +2,10 @@ package loadgen
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +71,8 @@ laneway_udp_socket_drops_total{port="5002"} %f
 laneway_quic_library_drops_total 0
 # TYPE laneway_host_udp_rcvbuf_errors_total counter
 laneway_host_udp_rcvbuf_errors_total 100
+# TYPE go_sched_gomaxprocs_threads gauge
+go_sched_gomaxprocs_threads 3
 `, 1000+done*0.003, 1e6+done, 50+n*c.factor, 50+n*c.factor, stray, n/10, done, n/2, done)
 	})
 	mux.HandleFunc("/debug/plane", func(w http.ResponseWriter, _ *http.Request) {
@@ -82,7 +86,10 @@ laneway_host_udp_rcvbuf_errors_total 100
 		name := strings.Split(r.URL.Path, "/")[1]
 		fmt.Fprintf(w, "# TYPE laneway_process_info gauge\nlaneway_process_info{role=\"worker\",name=\"p-%s\"} 1\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %f\n"+
 			"# TYPE laneway_lane_writes_total counter\nlaneway_lane_writes_total{reason=\"flush\"} %f\nlaneway_lane_writes_total{reason=\"control\"} 1\n"+
-			"# TYPE laneway_quic_packets_lost_total counter\nlaneway_quic_packets_lost_total 0\n", name, done*0.002, done)
+			"# TYPE laneway_quic_packets_lost_total counter\nlaneway_quic_packets_lost_total 0\n"+
+			// A hundred responses of 2 s each before the run, which are none of its; then 40 ms each.
+			"# TYPE laneway_worker_time_to_first_response_seconds histogram\nlaneway_worker_time_to_first_response_seconds_bucket{le=\"+Inf\"} %[4]f\n"+
+			"laneway_worker_time_to_first_response_seconds_sum %[5]f\nlaneway_worker_time_to_first_response_seconds_count %[4]f\n", name, done*0.002, done, 100+done, 200+done*0.04)
 	}))
 	t.Cleanup(c.workers.Close)
 	return c
@@ -129,10 +136,16 @@ func TestFiguresFromMetrics(t *testing.T) {
 	if len(run.Processes) != 5 {
 		t.Errorf("processes %+v", run.Processes)
 	}
-	if p := byName["worker/p-w0"]; p.Requests == nil || *p.Requests == 0 || p.MeanFirstResponse == nil || *p.Holder || p.CPUSeconds == nil || p.RSSPeak != nil {
+	if p := byName["worker/p-w0"]; p.Requests == nil || *p.Requests == 0 || p.MeanFirstResponse == nil || *p.Holder || p.CPUSeconds == nil || p.RSSPeak != nil || p.GOMAXPROCS != nil {
 		t.Errorf("worker %+v", p)
+	} else if p.MetricResponses == nil || *p.MetricResponses != 64 || math.Abs(*p.MetricFirstResponse-40) > 1e-6 { // each of the two says all, warm-up included
+		t.Errorf("worker %s: its own metric says %v ms over %v responses", p.Name, p.MetricFirstResponse, p.MetricResponses)
 	}
-	if p := byName["frontend/fe-0"]; p.RSSPeak == nil || *p.RSSPeak != 1e6+64 || *p.CPUSeconds < 0.19 || *p.CPUSeconds > 0.193 || p.Requests != nil {
+	if p := byName["loadgen/loadgen"]; p.GOMAXPROCS == nil || *p.GOMAXPROCS != runtime.GOMAXPROCS(0) || p.MetricResponses != nil {
+		t.Errorf("loadgen %+v", p)
+	}
+	if p := byName["frontend/fe-0"]; p.RSSPeak == nil || *p.RSSPeak != 1e6+64 || *p.CPUSeconds < 0.19 || *p.CPUSeconds > 0.193 || p.Requests != nil ||
+		p.GOMAXPROCS == nil || *p.GOMAXPROCS != 3 || p.MetricResponses != nil {
 		t.Errorf("frontend %+v", p)
 	}
 	if _, ok := byName["etcd/etcd"]; !ok {

@@ -44,11 +44,11 @@ func TestTrapSharedCores(t *testing.T) {
 	}
 	s := newServer(t, normal(0, 0)) // in this very process
 	run, _ := load(t, s, Config{Requests: 2, OSL: 2, ISL: 1})
-	if !run.Marked(MarkSharedCores) {
+	if !run.Marked(report.MarkSharedCores) {
 		t.Errorf("marks %v: the server runs in the load generator's process", run.Marks)
 	}
 	var table bytes.Buffer
-	if err := report.Print(&table, run); err != nil || !strings.Contains(table.String(), "MARKED: ") || !strings.Contains(table.String(), MarkSharedCores) {
+	if err := report.Print(&table, run); err != nil || !strings.Contains(table.String(), "MARKED: ") || !strings.Contains(table.String(), report.MarkSharedCores) {
 		t.Errorf("%v: the table does not say it:\n%s", err, table.String())
 	}
 }
