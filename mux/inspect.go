@@ -121,10 +121,14 @@ type StreamInfo struct {
 	First, Last                          time.Time // when the first record came and the last one, zero before
 	Moves                                uint32    // how often the stream has gone on on another lane
 	Lanes                                []LaneStay
-	Heads                                []RecordHead // of the last records, oldest first, at most 16
-	End                                  *End         // nil while it has none
+	End                                  *End // nil while it has none
 	Ended                                time.Time
+
+	heads heads
 }
+
+// Heads are the headers of the last records, oldest first, at most 16. END is among them unless the stream was given up before.
+func (i *StreamInfo) Heads() []RecordHead { return i.heads.list(i.Received) }
 
 var inStateNames = [...]string{inMinted: "minted", inLive: "live", inClosing: "closing", inFree: "ended"}
 
@@ -135,7 +139,7 @@ func (s *InStream) Inspect() StreamInfo {
 	i := StreamInfo{
 		Node: s.link.peer.id, Link: s.link.id, Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number, State: inStateNames[s.state],
 		Window: s.window, Received: s.received, Consumed: s.received - s.unread, Reported: s.reported, Records: s.records, Bytes: s.bytes,
-		Buffered: len(s.ready) - prefix*s.readyN + len(s.assembly), StopAsked: s.stopAsked, Moves: s.move, Heads: s.heads.list(s.received),
+		Buffered: len(s.ready) - prefix*s.readyN + len(s.assembly), StopAsked: s.stopAsked, Moves: s.move, heads: s.heads,
 		Minted: s.link.time(s.minted), First: s.link.time(s.firstData), Last: s.link.time(s.lastData), Ended: s.link.time(s.endedAt),
 	}
 	if s.end != nil {

@@ -38,7 +38,7 @@ func TestInspectLife(t *testing.T) {
 	before := time.Now()
 	in, out := p.open(t)
 	i := in.Inspect()
-	if i.State != "minted" || len(i.Heads) != 0 || i.Received != 0 || i.End != nil || !i.First.IsZero() || i.Minted.Before(before) || len(i.Lanes) != 1 || i.Window != DefaultWindow {
+	if i.State != "minted" || len(i.Heads()) != 0 || i.Received != 0 || i.End != nil || !i.First.IsZero() || i.Minted.Before(before) || len(i.Lanes) != 1 || i.Window != DefaultWindow {
 		t.Fatalf("before OPEN: %+v", i)
 	}
 	sendAndTake(t, in, out, 0, 3, 100)
@@ -75,7 +75,7 @@ func TestInspectLife(t *testing.T) {
 	}
 	_ = in.Close()
 	p.settled(t)
-	if again := in.Inspect(); !reflect.DeepEqual(again.Heads, i.Heads) || again.State != "ended" {
+	if again := in.Inspect(); !reflect.DeepEqual(again.Heads(), i.Heads()) || again.State != "ended" {
 		t.Errorf("after Close: %+v", again)
 	}
 }
@@ -83,9 +83,9 @@ func TestInspectLife(t *testing.T) {
 // ageless takes the times out once it has seen that they only grow and lie within the test.
 func ageless(t *testing.T, i StreamInfo) []RecordHead {
 	t.Helper()
-	out := make([]RecordHead, len(i.Heads))
+	out := make([]RecordHead, len(i.Heads()))
 	var last time.Duration
-	for n, h := range i.Heads {
+	for n, h := range i.Heads() {
 		if h.Age < last || h.Age > time.Since(i.Minted) {
 			t.Errorf("header %d came at %v, the one before at %v", n, h.Age, last)
 		}
@@ -120,9 +120,9 @@ func TestInspectMoves(t *testing.T) {
 		}
 	}
 	// A replay brings what was not received, so the offsets have no gap and no overlap.
-	for n, h := range i.Heads {
-		if n > 0 && h.Offset != i.Heads[n-1].Offset+uint64(wire.HeaderSize+i.Heads[n-1].Length) {
-			t.Errorf("header %d: %+v after %+v", n, h, i.Heads[n-1])
+	for n, h := range i.Heads() {
+		if n > 0 && h.Offset != i.Heads()[n-1].Offset+uint64(wire.HeaderSize+i.Heads()[n-1].Length) {
+			t.Errorf("header %d: %+v after %+v", n, h, i.Heads()[n-1])
 		}
 	}
 	in.Kill(End{Type: EndKilled, Text: "by the test"})

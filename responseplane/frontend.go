@@ -20,7 +20,8 @@ type Frontend struct {
 	recv *mux.Receiver
 	turn atomic.Uint64 // of the round-robin router
 
-	retries retryCounts
+	retries  retryCounts
+	requests *requests
 
 	mu      sync.RWMutex
 	workers map[string]*workerEntry
@@ -48,7 +49,7 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Frontend{cfg: cfg, recv: recv, workers: make(map[string]*workerEntry), models: make(map[string]*pool),
+	return &Frontend{cfg: cfg, recv: recv, requests: newRequests(time.Now), workers: make(map[string]*workerEntry), models: make(map[string]*pool),
 		nodes: make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
 }
 
@@ -139,6 +140,7 @@ func (f *Frontend) Follow(ctx context.Context, reg discovery.Registry) error {
 			f.apply(e)
 		case <-reap.C:
 			f.sweep(time.Now())
+			f.requests.sweep()
 			f.reap(time.Now())
 		}
 	}

@@ -36,6 +36,18 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 	if f.cfg.Deliverer == nil {
 		return nil, errors.New("responseplane: Open needs FrontendConfig.Deliverer; with a request path of your own use Mint")
 	}
+	t := f.requests.begin(req.ID, req.Model)
+	r, err := f.open(ctx, req, t)
+	if err != nil {
+		f.requests.end(t, err)
+		return nil, err
+	}
+	r.tracked = t
+	return r, nil
+}
+
+// open is Open for a request that is tracked.
+func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response, error) {
 	var tried []*workerEntry
 	var last error
 	for attempt := 0; ; attempt++ {
@@ -48,7 +60,7 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 			}
 			return nil, err
 		}
-		r, err := f.attempt(ctx, w, req)
+		r, err := f.attempt(ctx, w, req, t)
 		if err == nil {
 			r.retries = attempt
 			return r, nil
@@ -74,7 +86,7 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 }
 
 // attempt is one stream at one worker. On failure the stream is given back, which kills it.
-func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*Response, error) {
+func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked) (*Response, error) {
 	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
 	if d, ok := ctx.Deadline(); ok {
 		o.TimeLeft = max(time.Until(d), time.Microsecond)
@@ -87,6 +99,7 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*R
 	}
 	req.Trace.routed(w.rec.ID, nil)
 	w.open.Add(1)
+	t.attempt(w, in, f.requests.now())
 	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w, request: req.ID}
 	r.deadline, _ = ctx.Deadline()
 	req.Header = req.Trace.deliver(req.Header)
@@ -98,6 +111,7 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request) (*R
 	}
 	if err != nil {
 		_ = r.Close()
+		t.settle(err)
 		return nil, err
 	}
 	return r, nil

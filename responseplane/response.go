@@ -26,6 +26,7 @@ type Response struct {
 	request  string
 	deadline time.Time
 	blamed   atomic.Bool
+	tracked  *tracked // nil unless it is of Open
 }
 
 // Terms are what the request must carry to the worker: opaque, about 100 bytes. They must not be changed.
@@ -105,13 +106,19 @@ func (r *Response) Kill() { r.in.Kill(mux.End{Type: mux.EndKilled, Text: "killed
 
 // Close gives the response back and kills it if it has not ended. Idempotent.
 func (r *Response) Close() error {
-	if r.closed.CompareAndSwap(false, true) && r.worker != nil {
+	first := r.closed.CompareAndSwap(false, true)
+	if first && r.worker != nil {
 		r.worker.open.Add(-1)
 	}
 	if r.open != nil {
 		return r.open.Close()
 	}
-	return r.in.Close()
+	err := r.in.Close()
+	if first && r.tracked != nil {
+		r.tracked.settle(nil)
+		r.f.requests.end(r.tracked, nil)
+	}
+	return err
 }
 
 func (r *Response) ended(end *mux.End) error {
