@@ -3,5 +3,6 @@
 //
 //	LANEWAY_SCALE_NODES=5000 GOWORK=off go test -v -timeout 20m ./scale    5,000 workers, each a process of its own
 //
-// Without the variable 79 processes of 64 workers register.
+// LANEWAY_SCALE_LEASE_TTL=60s is what --lease-ttl 60s is to the programs, and LANEWAY_SCALE_LINKS=512 the size of TestIdleLinks.
+// Without the variables 79 processes of 64 workers register.
 package scale

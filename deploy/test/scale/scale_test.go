@@ -27,7 +27,6 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 const (
 	workers   = 5000
 	frontends = 4
-	leaseTTL  = 10 * time.Second
 	// calm is the window in which nothing but keep-alives goes on.
 	calm = 10 * time.Second
 	// limit bounds each phase, for liveness on a loaded machine; none of it is a target.
@@ -90,6 +89,13 @@ func TestControlPlane(t *testing.T) {
 		}
 		nodes = n
 	}
+	leaseTTL := etcd.DefaultLeaseTTL
+	if s := os.Getenv("LANEWAY_SCALE_LEASE_TTL"); s != "" {
+		var err error
+		if leaseTTL, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("LANEWAY_SCALE_LEASE_TTL: %v", err)
+		}
+	}
 	// A connection to etcd and one to NATS for each node, in this process and in the servers, which inherit the limit.
 	if err := cli.NeedFiles(3*nodes+1000, fmt.Sprintf("%d nodes", nodes)); err != nil {
 		t.Fatal(err)
@@ -102,7 +108,7 @@ func TestControlPlane(t *testing.T) {
 	fronts := startFrontends(ctx, t, e, n)
 	var served atomic.Int64
 	began, before := time.Now(), cpu(servers)
-	all := startNodes(ctx, t, e, n, nodes, &served)
+	all := startNodes(ctx, t, e, n, nodes, leaseTTL, &served)
 	registered := time.Since(began)
 	await(t, "every frontend knows every worker", func() error {
 		for i, f := range fronts {
@@ -200,7 +206,7 @@ func startFrontend(ctx context.Context, t *testing.T, e, n *devserver.Server, i 
 	return f
 }
 
-func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count int, served *atomic.Int64) []*node {
+func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count int, leaseTTL time.Duration, served *atomic.Int64) []*node {
 	all := make([]*node, count)
 	for i := range all {
 		x := &node{id: fmt.Sprintf("%032x", i+1)}
@@ -228,10 +234,14 @@ func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count
 		})
 	})
 	parallel(t, all, func(x *node) (err error) {
-		if x.deliverer, err = nats.New(ctx, nats.Config{URL: n.URL(), Namespace: "scale", Name: x.id, DialTimeout: time.Minute}); err != nil {
+		if x.deliverer, err = persist(ctx, func() (*nats.Deliverer, error) {
+			return nats.New(ctx, nats.Config{URL: n.URL(), Namespace: "scale", Name: x.id, DialTimeout: time.Minute})
+		}); err != nil {
 			return err
 		}
-		if x.registry, err = etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints(), Namespace: "scale", LeaseTTL: leaseTTL, DialTimeout: time.Minute}); err != nil {
+		if x.registry, err = persist(ctx, func() (*etcd.Registry, error) {
+			return etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints(), Namespace: "scale", LeaseTTL: leaseTTL, DialTimeout: time.Minute})
+		}); err != nil {
 			return err
 		}
 		for _, w := range x.records {
@@ -252,6 +262,22 @@ func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count
 		return err
 	})
 	return all
+}
+
+// persist tries again while a server does not answer, as the programs do at their start (--wait-for-discovery).
+func persist[T any](ctx context.Context, connect func() (T, error)) (T, error) {
+	for deadline := time.Now().Add(limit); ; {
+		v, err := connect()
+		var unreachable *etcd.UnreachableError
+		if err == nil || !(errors.Is(err, discovery.ErrUnavailable) || errors.As(err, &unreachable)) || time.Now().After(deadline) {
+			return v, err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
 }
 
 // deliver has every frontend send one request of 4 KiB to every worker, 16 at a time, and returns how long each took to be accepted.
