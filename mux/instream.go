@@ -1,12 +1,7 @@
 package mux
 
 import (
-	"context"
-	"encoding/binary"
-	"errors"
-	"io"
 	"sync"
-	"time"
 
 	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
@@ -35,20 +30,8 @@ const (
 const (
 	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation.
 	inlineBuffer = 240
-	// slowSink is how long a sink call may take before it is counted.
-	slowSink = 10 * time.Millisecond
-	prefix   = 4 // each buffered record has its length before it
+	prefix       = 4 // each buffered record has its length before it
 )
-
-// Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
-// time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait of its
-// stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last call, which
-// comes once, unless the stream was closed before. False says "not now": the records of this call stay buffered, and the
-// stream is pulled until NextBatch finds it empty.
-type Sink func(records [][]byte, end *End) bool
-
-// PassSink is a Sink that is also told of the pass that it is called in.
-type PassSink func(pass *Pass, records [][]byte, end *End) bool
 
 // InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
 // be called by any.
@@ -140,189 +123,6 @@ func (s *InStream) End() *End {
 	return s.end
 }
 
-// OnRecords sets the sink, which is not nil. Records that wait already are given to NextBatch, so call it before the terms
-// are sent.
-func (s *InStream) OnRecords(sink Sink) {
-	s.OnPass(func(_ *Pass, records [][]byte, end *End) bool { return sink(records, end) })
-}
-
-// OnPass is OnRecords for a sink that wants to know its pass.
-func (s *InStream) OnPass(sink PassSink) {
-	s.mu.Lock()
-	s.sink = sink
-	s.pulled = s.readyN > 0 || s.end != nil
-	s.mu.Unlock()
-}
-
-// Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns io.EOF
-// if the stream is complete, else an *EndError; or ctx's error.
-func (s *InStream) Next(ctx context.Context) ([]byte, error) {
-	if s.next < len(s.views) {
-		s.next++
-		return s.views[s.next-1], nil
-	}
-	batch, err := s.NextBatch(ctx)
-	if err != nil || len(batch) == 0 { // none: the sink has the stream
-		return nil, err
-	}
-	s.next = 1
-	return batch[0], nil
-}
-
-// NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the next
-// call and count as consumed. The end is reported as by Next. With a sink it waits for a call of it that is under way and for
-// nothing else: nothing and no error says that the stream is empty and the sink has it again.
-func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
-	for {
-		s.mu.Lock()
-		if s.inSink { // it may be saying "not now", and then its records are this call's
-			if err := s.await(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if s.readyN > 0 {
-			batch := s.take()
-			l := s.credit()
-			s.mu.Unlock()
-			if l != nil {
-				l.flush(writeFlush)
-			}
-			s.next = len(batch)
-			return batch, nil
-		}
-		if s.end != nil {
-			err := endError(s.end)
-			if s.dropped && err == io.EOF { // what is left of it must not look complete
-				err = &EndError{End: closedByConsumer}
-			}
-			s.uncharge()
-			s.unwatch()
-			s.mu.Unlock()
-			return nil, err
-		}
-		if s.sink != nil {
-			s.pulled = false
-			s.mu.Unlock()
-			return nil, nil
-		}
-		if err := s.await(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// ErrLinkDown is what Wait returns when the link has been without a lane for so long that a request that has no record yet
-// is better sent elsewhere.
-var ErrLinkDown = errors.New("mux: the link to the worker is down")
-
-// Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
-// or ctx's error.
-func (s *InStream) Wait(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		if s.readyN > 0 || s.end != nil {
-			s.mu.Unlock()
-			return nil
-		}
-		if s.cut && s.lane == nil {
-			s.mu.Unlock()
-			return ErrLinkDown
-		}
-		if err := s.await(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// await waits to be woken. The lock is held and let go.
-func (s *InStream) await(ctx context.Context) error {
-	if s.wake == nil {
-		s.wake = make(chan struct{}, 1)
-	}
-	s.watch(ctx)
-	if err := ctx.Err(); err != nil {
-		s.mu.Unlock()
-		return err
-	}
-	s.waiting = true
-	s.mu.Unlock()
-	<-s.wake
-	return nil
-}
-
-// watch has the end of ctx wake the stream's consumer. It is set once for a context, so that a wait is a receive from one
-// channel: a select costs a third of all that pulling costs. The lock is held.
-func (s *InStream) watch(ctx context.Context) {
-	done := ctx.Done()
-	if done == s.watched {
-		return
-	}
-	s.unwatch()
-	if done != nil {
-		s.watched = done
-		s.stopWatch = context.AfterFunc(ctx, func() {
-			s.mu.Lock()
-			s.rouse()
-			s.mu.Unlock()
-		})
-	}
-}
-
-// unwatch forgets the context. The lock is held.
-func (s *InStream) unwatch() {
-	if s.stopWatch != nil {
-		s.stopWatch()
-		s.watched, s.stopWatch = nil, nil
-	}
-}
-
-func endError(end *End) error {
-	if end.Type == EndComplete {
-		return io.EOF
-	}
-	return &EndError{End: *end}
-}
-
-// take hands over what is ready: the two buffers change places. The lock is held.
-func (s *InStream) take() [][]byte {
-	s.ready, s.taken = s.taken[:0], s.ready
-	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
-		s.ready = nil // not the room inside the stream: taken may be there
-	}
-	s.views = view(s.views[:0], s.taken)
-	s.readyN, s.unread = 0, 0
-	s.refund()
-	return s.views
-}
-
-// view appends slices of the records in b.
-func view(views [][]byte, b []byte) [][]byte {
-	for len(b) > 0 {
-		n := int(binary.LittleEndian.Uint32(b))
-		views = append(views, b[prefix:prefix+n:prefix+n])
-		b = b[prefix+n:]
-	}
-	return views
-}
-
-// credit notes that CONSUMED is due, at half a window, and returns the lane to flush. The lock is held.
-func (s *InStream) credit() *lane {
-	if s.state != inLive {
-		return nil
-	}
-	consumed := s.received - s.unread
-	if consumed-s.reported < s.window/2 {
-		return nil
-	}
-	s.reported = consumed
-	s.wants |= wantConsumed
-	if s.lane != nil {
-		s.lane.enqueue(&s.element, 0, false)
-	}
-	return s.lane
-}
-
 // tell notes what the worker must hear and returns the lane to flush. The lock is held.
 func (s *InStream) tell(w want) *lane {
 	s.wants |= w
@@ -332,66 +132,6 @@ func (s *InStream) tell(w want) *lane {
 	return s.lane
 }
 
-// Stop asks the worker to finish its last output and complete. It does nothing once the stream has ended.
-func (s *InStream) Stop() {
-	s.mu.Lock()
-	if s.stopAsked || s.state == inClosing || s.state == inFree {
-		s.mu.Unlock()
-		return
-	}
-	s.stopAsked = true
-	l := s.tell(wantStop)
-	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeUrgent)
-	}
-}
-
-// Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine before
-// the first record as well as after it, and does nothing when the worker has ended the stream. A sink is told by the lane's
-// reader, at the latest when the worker's END comes.
-func (s *InStream) Kill(end End) {
-	s.mu.Lock()
-	l := s.kill(end)
-	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeUrgent)
-	}
-}
-
-// kill is Kill with the lock held; it returns the lane to flush.
-func (s *InStream) kill(end End) (l *lane) {
-	if s.state == inMinted || s.state == inLive {
-		s.state = inClosing
-		l = s.tell(wantKill)
-		s.link.closing.Add(1)
-	}
-	if s.end == nil {
-		s.finish(end)
-		s.drop()
-	}
-	s.uncharge()
-	return l
-}
-
-// drop forgets what waits for the application. The lock is held.
-func (s *InStream) drop() {
-	if s.inSink {
-		return // the reader is using the buffer and will see the end
-	}
-	s.dropped = s.dropped || s.readyN > 0
-	s.ready, s.readyN, s.unread, s.assembly = s.ready[:0], 0, 0, nil
-	s.refund()
-}
-
-// finish gives the application its end. The lock is held.
-func (s *InStream) finish(end End) {
-	end.Records, end.Bytes = s.records, s.bytes
-	s.end, s.endedAt = &end, s.link.now()
-	s.link.stats.end(end.Type)
-	s.rouse()
-}
-
 // rouse wakes the consumer if it waits. The lock is held; the send never waits.
 func (s *InStream) rouse() {
 	if s.waiting {
@@ -399,69 +139,6 @@ func (s *InStream) rouse() {
 		s.link.stats.wakes.Add(1)
 		signal(s.wake)
 	}
-}
-
-// overdue ends a stream whose time is up and returns the lane to flush. The lock is held.
-func (s *InStream) overdue(now int64) (l *lane, late bool) {
-	if s.end != nil {
-		return nil, false
-	}
-	text := ""
-	switch {
-	case s.endBy != 0 && now >= s.endBy:
-		text = "the request's deadline has passed"
-	case s.firstBy != 0 && s.records == 0 && now >= s.firstBy:
-		text = "no first record in time"
-	case s.inactivity != 0 && s.records > 0 && now-s.lastData >= s.inactivity:
-		text = "no further record in time"
-	default:
-		return nil, false
-	}
-	return s.kill(End{Type: EndDeadline, Text: text}), true
-}
-
-// uncharge gives the window back to the total. The lock is held.
-func (s *InStream) uncharge() {
-	if s.charged {
-		s.charged = false
-		s.link.recv.committed.Add(-int64(s.window))
-	}
-	if s.end != nil {
-		s.assembly = nil // of a record that will never be whole
-	}
-	s.refund()
-}
-
-// chargeMore takes n bytes of the total for a record that is assembled: they have left the window. The lock is held.
-func (s *InStream) chargeMore(n int) bool {
-	total := &s.link.recv.committed
-	if total.Add(int64(n)) > s.link.cfg.MaxBuffered {
-		total.Add(-int64(n))
-		return false
-	}
-	s.extra += n
-	return true
-}
-
-// refund gives back what was charged for assembled records that the application has. The lock is held.
-func (s *InStream) refund() {
-	if n := s.extra - len(s.assembly); n > 0 {
-		s.extra -= n
-		s.link.recv.committed.Add(-int64(n))
-	}
-}
-
-var closedByConsumer = End{Type: EndKilled, Text: "closed by the consumer"}
-
-// Close gives the stream back; one that has not ended is killed. Idempotent.
-func (s *InStream) Close() error {
-	s.Kill(closedByConsumer)
-	s.mu.Lock()
-	s.closed = true
-	s.unwatch()
-	s.drop()
-	s.mu.Unlock()
-	return nil
 }
 
 // emit implements outgoing: the control that is due.

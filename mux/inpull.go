@@ -1,0 +1,177 @@
+package mux
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns io.EOF
+// if the stream is complete, else an *EndError; or ctx's error.
+func (s *InStream) Next(ctx context.Context) ([]byte, error) {
+	if s.next < len(s.views) {
+		s.next++
+		return s.views[s.next-1], nil
+	}
+	batch, err := s.NextBatch(ctx)
+	if err != nil || len(batch) == 0 { // none: the sink has the stream
+		return nil, err
+	}
+	s.next = 1
+	return batch[0], nil
+}
+
+// NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the next
+// call and count as consumed. The end is reported as by Next. With a sink it waits for a call of it that is under way and for
+// nothing else: nothing and no error says that the stream is empty and the sink has it again.
+func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
+	for {
+		s.mu.Lock()
+		if s.inSink { // it may be saying "not now", and then its records are this call's
+			if err := s.await(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if s.readyN > 0 {
+			batch := s.take()
+			l := s.credit()
+			s.mu.Unlock()
+			if l != nil {
+				l.flush(writeFlush)
+			}
+			s.next = len(batch)
+			return batch, nil
+		}
+		if s.end != nil {
+			err := endError(s.end)
+			if s.dropped && err == io.EOF { // what is left of it must not look complete
+				err = &EndError{End: closedByConsumer}
+			}
+			s.uncharge()
+			s.unwatch()
+			s.mu.Unlock()
+			return nil, err
+		}
+		if s.sink != nil {
+			s.pulled = false
+			s.mu.Unlock()
+			return nil, nil
+		}
+		if err := s.await(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ErrLinkDown is what Wait returns when the link has been without a lane for so long that a request that has no record yet
+// is better sent elsewhere.
+var ErrLinkDown = errors.New("mux: the link to the worker is down")
+
+// Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
+// or ctx's error.
+func (s *InStream) Wait(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if s.readyN > 0 || s.end != nil {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.cut && s.lane == nil {
+			s.mu.Unlock()
+			return ErrLinkDown
+		}
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits to be woken. The lock is held and let go.
+func (s *InStream) await(ctx context.Context) error {
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	s.watch(ctx)
+	if err := ctx.Err(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.waiting = true
+	s.mu.Unlock()
+	<-s.wake
+	return nil
+}
+
+// watch has the end of ctx wake the stream's consumer. It is set once for a context, so that a wait is a receive from one
+// channel: a select costs a third of all that pulling costs. The lock is held.
+func (s *InStream) watch(ctx context.Context) {
+	done := ctx.Done()
+	if done == s.watched {
+		return
+	}
+	s.unwatch()
+	if done != nil {
+		s.watched = done
+		s.stopWatch = context.AfterFunc(ctx, func() {
+			s.mu.Lock()
+			s.rouse()
+			s.mu.Unlock()
+		})
+	}
+}
+
+// unwatch forgets the context. The lock is held.
+func (s *InStream) unwatch() {
+	if s.stopWatch != nil {
+		s.stopWatch()
+		s.watched, s.stopWatch = nil, nil
+	}
+}
+
+func endError(end *End) error {
+	if end.Type == EndComplete {
+		return io.EOF
+	}
+	return &EndError{End: *end}
+}
+
+// take hands over what is ready: the two buffers change places. The lock is held.
+func (s *InStream) take() [][]byte {
+	s.ready, s.taken = s.taken[:0], s.ready
+	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
+		s.ready = nil // not the room inside the stream: taken may be there
+	}
+	s.views = view(s.views[:0], s.taken)
+	s.readyN, s.unread = 0, 0
+	s.refund()
+	return s.views
+}
+
+// view appends slices of the records in b.
+func view(views [][]byte, b []byte) [][]byte {
+	for len(b) > 0 {
+		n := int(binary.LittleEndian.Uint32(b))
+		views = append(views, b[prefix:prefix+n:prefix+n])
+		b = b[prefix+n:]
+	}
+	return views
+}
+
+// credit notes that CONSUMED is due, at half a window, and returns the lane to flush. The lock is held.
+func (s *InStream) credit() *lane {
+	if s.state != inLive {
+		return nil
+	}
+	consumed := s.received - s.unread
+	if consumed-s.reported < s.window/2 {
+		return nil
+	}
+	s.reported = consumed
+	s.wants |= wantConsumed
+	if s.lane != nil {
+		s.lane.enqueue(&s.element, 0, false)
+	}
+	return s.lane
+}

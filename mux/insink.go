@@ -1,0 +1,106 @@
+package mux
+
+import "time"
+
+// slowSink is how long a sink call, or the end of a pass, may take before it is counted.
+const slowSink = 10 * time.Millisecond
+
+// Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
+// time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait of its
+// stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last call, which
+// comes once, unless the stream was closed before. False says "not now": the records of this call stay buffered, and the
+// stream is pulled until NextBatch finds it empty.
+type Sink func(records [][]byte, end *End) bool
+
+// PassSink is a Sink that is also told of the pass that it is called in.
+type PassSink func(pass *Pass, records [][]byte, end *End) bool
+
+// OnRecords sets the sink, which is not nil. Records that wait already are given to NextBatch, so call it before the terms
+// are sent.
+func (s *InStream) OnRecords(sink Sink) {
+	s.OnPass(func(_ *Pass, records [][]byte, end *End) bool { return sink(records, end) })
+}
+
+// OnPass is OnRecords for a sink that wants to know its pass.
+func (s *InStream) OnPass(sink PassSink) {
+	s.mu.Lock()
+	s.sink = sink
+	s.pulled = s.readyN > 0 || s.end != nil
+	s.mu.Unlock()
+}
+
+// deliver tells the consumer, once after a read, what the read has brought: by its sink, or by a wake. It runs on the
+// lane's reader, or on the goroutine that ends the stream. pass is what the call belongs to.
+//
+// now is the node's time, and what it returns is its time afterwards: the clock is read once a sink call.
+func (s *InStream) deliver(pass *Pass, now int64) int64 {
+	s.mu.Lock()
+	s.touched = false
+	if l := s.credit(); l != nil { // fragments count when they are assembled, not when the record is taken
+		s.mu.Unlock()
+		l.flush(writeFlush)
+		s.mu.Lock()
+	}
+	if s.sink == nil || s.pulled || s.closed {
+		if s.waiting && (s.readyN > 0 || s.end != nil) {
+			s.waiting = false
+			wake := s.wake
+			s.mu.Unlock()
+			s.link.stats.wakes.Add(1)
+			signal(wake)
+			return now
+		}
+		s.mu.Unlock()
+		return now
+	}
+	if s.inSink || s.told || s.readyN == 0 && s.end == nil {
+		s.mu.Unlock() // a call that is under way looks again for an end
+		return now
+	}
+	for again := true; again; {
+		now, again = s.callSink(pass, now)
+	}
+	return now
+}
+
+// callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
+// it says so.
+func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
+	s.sinkViews = view(s.sinkViews[:0], s.ready)
+	sink, views, end := s.sink, s.sinkViews, s.end
+	s.inSink, s.told = true, end != nil
+	s.mu.Unlock()
+
+	took := sink(pass, views, end)
+	if now = s.link.now(); now-start > int64(slowSink) {
+		s.link.stats.sinkSlow.Add(1)
+	}
+	s.link.stats.sinkCalls.Add(1)
+
+	s.mu.Lock()
+	s.inSink = false
+	s.rouse()
+	if !took && !s.closed {
+		s.pulled = true
+		s.mu.Unlock()
+		return now, false
+	}
+	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
+		s.ready = nil
+	}
+	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
+	s.refund()
+	l := s.credit()
+	if end != nil {
+		s.uncharge()
+	}
+	again = end == nil && s.end != nil && !s.closed
+	s.mu.Unlock()
+	if l != nil {
+		l.flush(writeFlush)
+	}
+	if again {
+		s.mu.Lock()
+	}
+	return now, again
+}
