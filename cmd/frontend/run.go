@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
 )
@@ -93,7 +94,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 		<-served
 		return err
 	})
-	adm.Handle("GET /debug/plane", debugPlane(s, p, front))
+	(&debug{s: s, plane: p, front: front, rates: planepage.NewKeeper(time.Now())}).register(adm)
 	setReady(front.Ready)
 	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return admin.Probe(ctx, adm.Addr().String(), "/livez") })
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -48,10 +47,16 @@ func (p *playedPlane) Close() error         { p.once.Do(func() { close(p.closed)
 func (p *playedPlane) State() planeState {
 	return planeState{
 		Workers: []responseplane.WorkerStatus{{ID: "w-0", Models: []string{"m"}, Node: "n", Name: "mock-1", Reachable: true, Open: 1}, {ID: "w-1", Err: "refused"}},
-		Stats:   map[string]int{"records": 5},
+		Stats:   responseplane.Stats{RecordsIn: 5},
 		Sockets: []transport.SocketInfo{{Plane: "quic", Role: "lane", Port: 4711, RecvAsked: 8 << 20, RecvGranted: 16 << 20, GRO: true}, {Plane: "tcp", Role: "lane", Port: 4712}},
 	}
 }
+
+func (p *playedPlane) Inspect(id string) (responseplane.RequestInfo, bool) {
+	return responseplane.RequestInfo{ID: id, State: responseplane.RequestRouting}, id == "there"
+}
+
+func (p *playedPlane) Load(int) responseplane.Load { return responseplane.Load{Routing: 1} }
 
 func (p *playedPlane) Open(context.Context, httpfront.Call) (httpfront.Stream, error) { return p, nil }
 func (p *playedPlane) NextBatch(ctx context.Context) ([][]byte, error) {
@@ -365,8 +370,8 @@ func TestDebugPlane(t *testing.T) {
 		v.Sockets[1].GRO != nil || v.Sockets[1].RecvAsked != nil {
 		t.Errorf("sockets: %s", body)
 	}
-	if v.Config["drain-timeout"] != "30s" || fmt.Sprint(v.Stats) != "map[records:5]" {
-		t.Errorf("config %v, stats %v", v.Config, v.Stats)
+	if v.Config["drain-timeout"] != "30s" || v.Stats.RecordsIn != 5 {
+		t.Errorf("config %v, stats %v", v.Config, v.Stats.RecordsIn)
 	}
 	i := slices.IndexFunc(v.Settings, func(s planeflags.Setting) bool { return s.Name == "udp-recv-buffer" })
 	if i < 0 || v.Settings[i] != (planeflags.Setting{Name: "udp-recv-buffer", Asked: "8MiB", InForce: "16MiB granted"}) {
