@@ -2,11 +2,8 @@
 package report
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"image/png"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,6 +15,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/analysis/runtest"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/test/conformance/internal/browser"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -68,46 +66,46 @@ func write(t *testing.T, s runtest.Spec) (dir, page string) {
 }
 
 func TestReportInBrowser(t *testing.T) {
-	b := open(t)
+	b := browser.Open(t)
 	dir, page := write(t, rich(4000))
 	grounds := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1240, 390} {
 			t.Run(fmt.Sprint(scheme, " ", width), func(t *testing.T) {
-				b.t = t
-				b.show(page, scheme, width)
-				b.quiet(page)
+				b.T = t
+				b.Show("file://"+page, scheme, width)
+				b.Quiet("file://" + page)
 				checkLayout(t, b)
-				checkContrast(t, b)
+				b.Contrast("h1, p, td, th, dt, dd, .tiles span, .tiles strong, svg.plot text, summary", 100)
 				var ground string
-				b.eval(`getComputedStyle(document.body).backgroundColor`, &ground)
+				b.Eval(`getComputedStyle(document.body).backgroundColor`, &ground)
 				grounds[scheme] = ground
-				checkPicture(t, b.picture(fmt.Sprintf("report-%s-%d", scheme, width)), 4)
+				browser.CheckPicture(t, b.Picture(fmt.Sprintf("report-%s-%d", scheme, width)), 4)
 			})
 		}
 	}
-	b.t = t
+	b.T = t
 	if grounds["light"] == grounds["dark"] || grounds["light"] == "" {
 		t.Errorf("grounds %v", grounds)
 	}
 	checkNumbers(t, b, dir)
 	var title string
 	var scripts, images int
-	b.eval(`document.title`, &title)
-	b.eval(`document.scripts.length`, &scripts)
-	b.eval(`document.images.length`, &images)
+	b.Eval(`document.title`, &title)
+	b.Eval(`document.scripts.length`, &scripts)
+	b.Eval(`document.images.length`, &images)
 	if title != evil || scripts != 0 || images != 0 {
 		t.Errorf("title %q, %d scripts, %d images: a label became part of the page", title, scripts, images)
 	}
 	var marked, bands, holders int
-	b.eval(`document.querySelectorAll('#processes rect.marked').length`, &marked)
-	b.eval(`document.querySelectorAll('#processes td .holder').length`, &holders)
-	b.eval(`document.querySelectorAll('#time rect.band').length`, &bands)
+	b.Eval(`document.querySelectorAll('#processes rect.marked').length`, &marked)
+	b.Eval(`document.querySelectorAll('#processes td .holder').length`, &holders)
+	b.Eval(`document.querySelectorAll('#time rect.band').length`, &bands)
 	if marked != 2 || holders != 2 || bands < 3 {
 		t.Errorf("%d bars and %d lines are marked as holders, %d plots show the steady window", marked, holders, bands)
 	}
 	var alerts []string
-	b.eval(`[...document.querySelectorAll('[role=alert]')].filter(e => e.getBoundingClientRect().top < 900).map(e => e.innerText.toLowerCase())`, &alerts)
+	b.Eval(`[...document.querySelectorAll('[role=alert]')].filter(e => e.getBoundingClientRect().top < 900).map(e => e.innerText.toLowerCase())`, &alerts)
 	if s := strings.Join(alerts, "\n"); !strings.Contains(s, "client-limited") || !strings.Contains(s, "machine-limited") || !strings.Contains(s, "requests failed") {
 		t.Errorf("not loud on the first screen: %q", alerts)
 	}
@@ -118,22 +116,22 @@ func TestLargeReportInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 75 MB")
 	}
-	b := open(t)
+	b := browser.Open(t)
 	dir, page := write(t, rich(250_000))
-	b.show(page, "light", 1240)
-	b.quiet(page)
+	b.Show("file://"+page, "light", 1240)
+	b.Quiet("file://" + page)
 	checkLayout(t, b)
 	checkNumbers(t, b, dir)
-	checkPicture(t, b.picture("report-large"), 4)
+	browser.CheckPicture(t, b.Picture("report-large"), 4)
 	var nodes int
-	b.eval(`document.querySelectorAll('*').length`, &nodes)
+	b.Eval(`document.querySelectorAll('*').length`, &nodes)
 	if nodes > 20_000 {
 		t.Errorf("the page has %d elements", nodes)
 	}
 }
 
 func TestPlotsInBrowser(t *testing.T) {
-	b := open(t)
+	b := browser.Open(t)
 	dir := t.TempDir()
 	for i, plane := range []string{"quic", "quic", "tcp", "tcp"} {
 		s := rich(2000)
@@ -153,24 +151,24 @@ func TestPlotsInBrowser(t *testing.T) {
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, f := range files {
-			b.show(f, scheme, 900)
-			b.quiet(f)
+			b.Show("file://"+f, scheme, 900)
+			b.Quiet("file://" + f)
 			checkLayout(t, b)
-			checkPicture(t, b.picture(strings.TrimSuffix(filepath.Base(f), ".svg")+"-"+scheme), 1)
+			browser.CheckPicture(t, b.Picture(strings.TrimSuffix(filepath.Base(f), ".svg")+"-"+scheme), 1)
 		}
 	}
 }
 
 // checkLayout holds that nothing stands over the edge, no text of a plot is cut off or covers another, and no plot is empty.
-func checkLayout(t *testing.T, b *browser) {
+func checkLayout(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	var wide []float64
-	b.eval(`[document.documentElement.scrollWidth, window.innerWidth]`, &wide)
+	b.Eval(`[document.documentElement.scrollWidth, window.innerWidth]`, &wide)
 	if wide[0] > wide[1]+1 {
 		t.Errorf("the page is %v wide in a window of %v", wide[0], wide[1])
 	}
 	var faults []string
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		const faults = [], plots = [...document.querySelectorAll('svg.plot')]
 		if (!plots.length) faults.push('no plot')
 		for (const svg of plots) {
@@ -192,45 +190,8 @@ func checkLayout(t *testing.T, b *browser) {
 	}
 }
 
-// checkContrast holds that text can be read: a contrast of 4.5 to 1 with what is behind it.
-func checkContrast(t *testing.T, b *browser) {
-	t.Helper()
-	var pairs []struct{ Text, Ink, Ground string }
-	b.eval(`[...document.querySelectorAll('h1, p, td, th, dt, dd, .tiles span, .tiles strong, svg.plot text, summary')].map(e => {
-		let g = e
-		while (g && getComputedStyle(g).backgroundColor == 'rgba(0, 0, 0, 0)') g = g.parentElement
-		const s = getComputedStyle(e)
-		return {text: e.textContent.slice(0, 30), ink: e instanceof SVGElement ? s.fill : s.color, ground: getComputedStyle(g || document.body).backgroundColor}
-	})`, &pairs)
-	if len(pairs) < 100 {
-		t.Fatalf("%d texts on the page", len(pairs))
-	}
-	for _, p := range pairs {
-		if c := contrast(luminance(t, p.Ink), luminance(t, p.Ground)); c < 4.5 {
-			t.Errorf("%q: %s on %s has a contrast of %.1f", p.Text, p.Ink, p.Ground, c)
-		}
-	}
-}
-
-func contrast(a, b float64) float64 { return (max(a, b) + .05) / (min(a, b) + .05) }
-
-func luminance(t *testing.T, css string) float64 {
-	t.Helper()
-	var r, g, b float64
-	if _, err := fmt.Sscanf(css, "rgb(%f, %f, %f)", &r, &g, &b); err != nil {
-		t.Fatalf("colour %q: %v", css, err)
-	}
-	lin := func(v float64) float64 {
-		if v /= 255; v <= .03928 {
-			return v / 12.92
-		}
-		return math.Pow((v+.055)/1.055, 2.4)
-	}
-	return .2126*lin(r) + .7152*lin(g) + .0722*lin(b)
-}
-
 // checkNumbers compares what the browser shows with run.json.
-func checkNumbers(t *testing.T, b *browser, dir string) {
+func checkNumbers(t *testing.T, b *browser.Browser, dir string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, report.RunFile))
 	if err != nil {
@@ -241,7 +202,7 @@ func checkNumbers(t *testing.T, b *browser, dir string) {
 		t.Fatal(err)
 	}
 	var shown []struct{ Path, Value, Text string }
-	b.eval(`[...document.querySelectorAll('data')].map(e => ({path: e.dataset.f, value: e.value, text: e.innerText}))`, &shown)
+	b.Eval(`[...document.querySelectorAll('data')].map(e => ({path: e.dataset.f, value: e.value, text: e.innerText}))`, &shown)
 	compared := 0
 	for _, s := range shown {
 		v, err := strconv.ParseFloat(s.Value, 64)
@@ -268,29 +229,5 @@ func checkNumbers(t *testing.T, b *browser, dir string) {
 	}
 	if compared < 150 {
 		t.Errorf("%d numbers compared", compared)
-	}
-}
-
-// checkPicture holds that no part of the picture is blank, from the top down.
-func checkPicture(t *testing.T, raw []byte, parts int) {
-	t.Helper()
-	img, err := png.Decode(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bounds := img.Bounds()
-	ground := img.At(bounds.Min.X+1, bounds.Min.Y+1)
-	for q := range parts {
-		ink := 0
-		for y := bounds.Dy() * q / parts; y < bounds.Dy()*(q+1)/parts; y += 2 {
-			for x := 0; x < bounds.Dx(); x += 2 {
-				if img.At(x, y) != ground {
-					ink++
-				}
-			}
-		}
-		if ink < 50 {
-			t.Errorf("part %d of the picture is blank (%d points)", q+1, ink)
-		}
 	}
 }

@@ -1,4 +1,5 @@
-package report
+// Package browser drives a headless Chromium in the DevTools protocol, and holds what pages are checked for.
+package browser
 
 import (
 	"bufio"
@@ -33,9 +34,9 @@ func findBrowser(t *testing.T) string {
 	return ""
 }
 
-// browser is a headless Chromium that is spoken to over two pipes, in the DevTools protocol: JSON with a NUL after each message.
-type browser struct {
-	t       *testing.T
+// Browser is a headless Chromium that is spoken to over two pipes, in the DevTools protocol: JSON with a NUL after each message.
+type Browser struct {
+	T       *testing.T // the test that is under way
 	w       io.WriteCloser
 	session string
 	said    chan message
@@ -58,8 +59,8 @@ type message struct {
 	} `json:"error"`
 }
 
-// open starts the browser with an empty page; it ends with the test.
-func open(t *testing.T) *browser {
+// Open starts the browser with an empty page; it ends with the test.
+func Open(t *testing.T) *Browser {
 	t.Helper()
 	path := findBrowser(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -79,7 +80,7 @@ func open(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
-	b := &browser{t: t, w: w, waiting: map[int]chan message{}, said: make(chan message, 1024)}
+	b := &Browser{T: t, w: w, waiting: map[int]chan message{}, said: make(chan message, 1024)}
 	var reader sync.WaitGroup
 	reader.Go(func() { b.read(r) }) // ends when the browser has
 	t.Cleanup(func() {
@@ -97,17 +98,17 @@ func open(t *testing.T) *browser {
 		_ = r.Close()
 	})
 	var made struct{ TargetID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
+	b.Call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
 	var attached struct{ SessionID string }
-	b.call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &attached)
+	b.Call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &attached)
 	b.session = attached.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.call(domain+".enable", nil, nil)
+		b.Call(domain+".enable", nil, nil)
 	}
 	return b
 }
 
-func (b *browser) read(r io.Reader) {
+func (b *Browser) read(r io.Reader) {
 	br := bufio.NewReader(r)
 	for {
 		raw, err := br.ReadBytes(0)
@@ -147,9 +148,9 @@ func (b *browser) read(r io.Reader) {
 	}
 }
 
-// call sends a command and decodes its result into out, which may be nil.
-func (b *browser) call(method string, params any, out any) {
-	b.t.Helper()
+// Call sends a command and decodes its result into out, which may be nil.
+func (b *Browser) Call(method string, params any, out any) {
+	b.T.Helper()
 	b.mu.Lock()
 	b.next++
 	id := b.next
@@ -165,95 +166,95 @@ func (b *browser) call(method string, params any, out any) {
 	}
 	raw, err := json.Marshal(req)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	if _, err := b.w.Write(append(raw, 0)); err != nil {
-		b.t.Fatalf("%s: the browser is gone: %v", method, err)
+		b.T.Fatalf("%s: the browser is gone: %v", method, err)
 	}
 	select {
 	case m, ok := <-c:
 		if !ok {
-			b.t.Fatalf("%s: %v", method, errors.New("the browser ended"))
+			b.T.Fatalf("%s: %v", method, errors.New("the browser ended"))
 		}
 		if m.Error != nil {
-			b.t.Fatalf("%s: %s", method, m.Error.Message)
+			b.T.Fatalf("%s: %s", method, m.Error.Message)
 		}
 		if out != nil {
 			if err := json.Unmarshal(m.Result, out); err != nil {
-				b.t.Fatalf("%s: %v", method, err)
+				b.T.Fatalf("%s: %v", method, err)
 			}
 		}
 	case <-time.After(time.Minute):
-		b.t.Fatalf("%s: no answer within a minute", method)
+		b.T.Fatalf("%s: no answer within a minute", method)
 	}
 }
 
-// show opens a file in a window of this width, in the light or the dark scheme.
-func (b *browser) show(path, scheme string, width int) {
-	b.t.Helper()
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+// Show opens an address in a window of this width, in the light or the dark scheme.
+func (b *Browser) Show(url, scheme string, width int) {
+	b.T.Helper()
+	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.Call("Page.navigate", map[string]any{"url": url}, nil)
 	select {
 	case <-b.said:
 	case <-time.After(time.Minute):
-		b.t.Fatalf("%s was not loaded within a minute", path)
+		b.T.Fatalf("%s was not loaded within a minute", url)
 	}
 }
 
-// eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out.
-func (b *browser) eval(expression string, out any) {
-	b.t.Helper()
+// Eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out.
+func (b *Browser) Eval(expression string, out any) {
+	b.T.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Text string }
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
+	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
 	if r.ExceptionDetails != nil {
-		b.t.Fatalf("%s: %s\n%s", expression, r.ExceptionDetails.Text, r.Result.Value)
+		b.T.Fatalf("%s: %s\n%s", expression, r.ExceptionDetails.Text, r.Result.Value)
 	}
 	if err := json.Unmarshal(r.Result.Value, out); err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
+		b.T.Fatalf("%s: %v", expression, err)
 	}
 }
 
-// picture takes the whole page as a PNG. With LANEWAY_SCREENSHOTS set to a folder it is kept there, to be looked at.
-func (b *browser) picture(name string) []byte {
-	b.t.Helper()
+// Picture takes the whole page as a PNG. With LANEWAY_SCREENSHOTS set to a folder it is kept there, to be looked at.
+func (b *Browser) Picture(name string) []byte {
+	b.T.Helper()
 	var size struct {
 		CSSContentSize struct{ Width, Height float64 }
 	}
-	b.call("Page.getLayoutMetrics", nil, &size)
+	b.Call("Page.getLayoutMetrics", nil, &size)
 	var shot struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
+	b.Call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
 		"clip": map[string]any{"x": 0, "y": 0, "width": size.CSSContentSize.Width, "height": size.CSSContentSize.Height, "scale": 1}}, &shot)
 	raw, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	if dir := os.Getenv("LANEWAY_SCREENSHOTS"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, name+".png"), raw, 0o644); err != nil {
-			b.t.Error(err)
+			b.T.Error(err)
 		}
 	}
 	return raw
 }
 
-// quiet fails for every message on the console and for everything that the page asked for besides itself.
-func (b *browser) quiet(path string) {
-	b.t.Helper()
+// Quiet fails for every message on the console and for everything that the page asked for besides itself.
+func (b *Browser) Quiet(url string) {
+	b.T.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.complaints {
-		b.t.Errorf("console: %s", c)
+		b.T.Errorf("console: %s", c)
 	}
 	for _, a := range b.asked {
-		if a != "file://"+path && !strings.HasPrefix(a, "data:") && a != "about:blank" {
-			b.t.Errorf("the page asked for %s", a)
+		if a != url && !strings.HasPrefix(a, "data:") && a != "about:blank" {
+			b.T.Errorf("the page asked for %s", a)
 		}
 	}
 	if len(b.asked) == 0 {
-		b.t.Error("no request was seen, not even the page's own: the check sees nothing")
+		b.T.Error("no request was seen, not even the page's own: the check sees nothing")
 	}
 	b.complaints, b.asked = nil, nil
 }
