@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func declare(app *cli.App) *flags {
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0.0, 1.0), "exit 2 when a larger share of a run's requests fails")
 
 	f.plane = planeflags.Register(app, planeflags.Options{
-		Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "arms, one plane each, which take turns",
+		Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "arms, one plane each, which take turns", Arms: planeflags.ArmsAmong,
 	})
 	app.Check(func() error { return f.config().Validate() })
 	return f
@@ -88,6 +89,9 @@ func (f *flags) config() cluster.Config {
 		TTFT: *f.ttft, ITL: *f.itl, Router: *f.router, SteadyAfter: *f.steadyAfter, MaxErrorRate: *f.maxErrorRate,
 		BindAddr: loopback, Netns: *f.netns, ServerEndpoints: plane.ServerEndpoints,
 		Lanes: func(p string) int {
+			if slices.Contains(planeflags.ArmNames(), p) {
+				return 1
+			}
 			if n := plane.PlaneLanes()[p]; n > 0 {
 				return n
 			}

@@ -118,7 +118,7 @@ func TestBadCommandLines(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--response-plane=tcp,mux-tcp"}, `"mux-tcp" is not known: use tcp, tls, quic`},
+		{[]string{"--response-plane=tcp,mux-quic"}, `"mux-quic" is not known: use tcp, tls, quic, mux-tcp, record-quic, interval-quic`},
 		{[]string{"--workers=3", "--processes=8"}, "--workers 3 is less than --processes 8"},
 		{[]string{"--netns", "--bind-addr=127.0.0.1:0"}, "--netns with --bind-addr 127.0.0.1:0: each namespace has an address of its own, so leave the host out"},
 		{[]string{"--netns", "--processes=1024", "--workers=1024"}, "--netns with --processes 1024: use at most 998"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -66,7 +67,7 @@ func declare(app *cli.App) *flags {
 
 	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), outPaths(), "who writes a stream's tokens to its client: inline has the lane that brings them do it where the client takes them at once, and wakes nobody; io_uring does the same with one system call for all tokens of a read (Linux; HTTP/1 without TLS, other connections as inline); auto is io_uring where the kernel allows it, else inline; pull always wakes the request's goroutine")
 
-	f.plane = planeflags.Register(app, planeflags.Options{})
+	f.plane = planeflags.Register(app, planeflags.Options{Arms: planeflags.ArmAlone})
 	return f
 }
 
@@ -118,5 +119,11 @@ func (f *flags) settings() (settings, error) {
 		s.name = host + "-" + strconv.Itoa(os.Getpid())
 	}
 	s.trace = f.trace.Config("frontend", s.name)
+	if arm, ok := s.plane.Arm(); ok {
+		if f.app.Source("out-path") != cli.FromDefault && s.outPath != string(httpfront.OutPull) {
+			return settings{}, fmt.Errorf("--out-path %s with --response-plane %s: a reference arm's responses are pulled; use --out-path pull", s.outPath, arm.Name)
+		}
+		s.outPath = string(httpfront.OutPull)
+	}
 	return s, nil
 }

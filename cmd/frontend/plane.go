@@ -26,6 +26,9 @@ type livePlane struct {
 
 // connect builds the plane. What it built before an error it takes down again.
 func connect(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer) (_ plane, err error) {
+	if arm, ok := s.plane.Arm(); ok {
+		return connectArm(ctx, log, s, metrics, arm)
+	}
 	p := &livePlane{failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {

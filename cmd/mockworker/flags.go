@@ -85,7 +85,7 @@ func declare(app *cli.App) *flags {
 			"the analysis calls it a holder when that is over 3 inter-token latencies, over twice the median process's mean, and a third or more of what the slowest process has")
 	f.holdDelay = g.Duration("hold-delay", 0, cli.Range(0, time.Hour), "how long; --speedup-ratio does not divide it")
 
-	f.plane = planeflags.Register(app, planeflags.Options{})
+	f.plane = planeflags.Register(app, planeflags.Options{Arms: planeflags.ArmAlone})
 	app.Check(f.check)
 	return f
 }

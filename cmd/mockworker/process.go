@@ -35,7 +35,7 @@ type process struct {
 
 	// Set by build, read only from then on.
 	transports []transport.Transport
-	worker     *responseplane.Worker
+	worker     node
 	tracer     *tracing.Tracer // nil = none
 	engines    []*mockengine.Engine
 	admin      *admin.Server
@@ -95,9 +95,7 @@ func (p *process) build(ctx context.Context) error {
 		p.onClose(func() { t.Close() })
 	}
 	p.sabotage()
-	cfg := p.s.plane.Worker(id, p.transports, p.log)
-	cfg.Name = p.s.name
-	if p.worker, err = responseplane.NewWorker(cfg); err != nil {
+	if p.worker, err = p.newNode(id); err != nil {
 		return err
 	}
 	p.onClose(func() { p.worker.Close() })
@@ -154,7 +152,7 @@ func (p *process) start(ctx context.Context) (err error) {
 			Node: p.worker.Descriptor(), MaxRunning: p.s.engine.MaxNumSeqs,
 		}
 		t := &taker{engine: e, model: p.s.model, metrics: p.metrics, worker: records[i].ID, tracer: p.tracer}
-		svc, err := p.worker.Serve(ctx, p.deliverer, records[i], func(req discovery.Request, w *responseplane.Writer) discovery.Reply { return t.take(req, w) })
+		svc, err := p.worker.serve(ctx, p.deliverer, records[i], t.take)
 		if err != nil {
 			return fmt.Errorf("serve worker %s: %w", records[i].ID, err)
 		}

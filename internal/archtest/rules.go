@@ -76,7 +76,7 @@ var table = []rule{
 		why: "it reads the kernel and nothing of ours"},
 	{path: "internal/archtest", kind: helper, why: "it reads source, it does not use it"},
 	{path: "internal/planeflags", kind: helper, modules: []string{anyModule},
-		imports: []string{"internal/cli", "transport/...", "responseplane", "discovery"},
+		imports: []string{"internal/cli", "internal/refplane", "transport/...", "responseplane", "discovery"},
 		why:     "it is the one place below the commands that names concrete transports"},
 	{path: "internal/discoveryflags", kind: helper, modules: []string{anyModule},
 		imports: []string{"internal/cli", "discovery/..."},

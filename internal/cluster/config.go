@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/loadgen"
 	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -21,7 +22,7 @@ import (
 const maxEngines = 1024
 
 // Arms are the arms that a cluster run can compare.
-func Arms() []string { return []string{transport.PlaneTCP, transport.PlaneTLS, transport.PlaneQUIC} }
+func Arms() []string { return append(planeflags.Planes(), planeflags.ArmNames()...) }
 
 // Config says what is run. It is passed by value; all fields count as they are, there are no defaults behind the flags.
 type Config struct {
@@ -199,7 +200,7 @@ func (c Config) checkPorts() error {
 }
 
 func free(arm, addr string) error {
-	if arm == transport.PlaneQUIC {
+	if planeflags.Carrier(arm) == transport.PlaneQUIC {
 		l, err := net.ListenPacket("udp", addr)
 		if err != nil {
 			return err

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -182,6 +184,9 @@ func (s *session) writeInfo() (string, error) {
 		config[k] = v
 	}
 	config["response_plane"], config["lanes"], config["server_endpoints"] = s.arm, s.cfg.Lanes(s.arm), s.cfg.ServerEndpoints
+	if slices.Contains(planeflags.ArmNames(), s.arm) {
+		config["server_endpoints"] = 1 // a reference arm has no more
+	}
 	config["workers"], config["worker_processes"] = s.cfg.Workers, s.cfg.Processes
 	config["worker_gomaxprocs"] = s.cfg.workerProcs()
 	config["warmup_request_count"] = s.cfg.Warmup

@@ -24,13 +24,26 @@ func Planes() []string { return []string{transport.PlaneTCP, transport.PlaneTLS,
 type Options struct {
 	// Planes is the default of --response-plane; empty means quic,tls.
 	Planes []string
+	// Arms takes the reference arms too.
+	Arms Arms
 	// PlaneUsage is the help text of --response-plane; empty says that the first plane that both ends share is used.
 	PlaneUsage string
 }
 
+// Arms says how a program takes reference arms.
+type Arms int
+
+// How they are taken.
+const (
+	NoArms    Arms = iota
+	ArmAlone       // the one plane of --response-plane may be an arm
+	ArmsAmong      // --response-plane lists what is run one after the other, arms among it
+)
+
 // Flags are the declared flags of one program.
 type Flags struct {
-	app *cli.App
+	app  *cli.App
+	arms Arms
 
 	planes                                      *[]string
 	lanes, tcpLanes, quicLanes, serverEndpoints *int
@@ -56,9 +69,14 @@ func Register(app *cli.App, o Options) *Flags {
 	g := app.Group(group)
 	lanes := cli.Range(1, 16).Unit("connections")
 	override := lanes.OrZero("as --lanes")
-	f := &Flags{app: app}
+	f := &Flags{app: app, arms: o.Arms}
+	known := Planes()
+	if o.Arms != NoArms {
+		known = append(known, ArmNames()...)
+		o.PlaneUsage += "; or a reference arm, for comparison: mux-tcp = a write for each pass, record-quic = a write for each record, interval-quic = a write each 5 ms; none has windows, cancel or failover"
+	}
 
-	f.planes = g.EnumList(planeFlag, o.Planes, Planes(), o.PlaneUsage)
+	f.planes = g.EnumList(planeFlag, o.Planes, known, o.PlaneUsage)
 	f.lanes = g.Int("lanes", 1, lanes, "frontend: connections to each worker process")
 	f.tcpLanes = g.Int("tcp-lanes", 0, override, "frontend: overrides --lanes on the planes tcp and tls")
 	f.quicLanes = g.Int("quic-lanes", 0, override, "frontend: overrides --lanes on the plane quic")
@@ -109,6 +127,9 @@ func (f *Flags) check() error {
 	if *f.keepAlive >= *f.idle {
 		errs = append(errs, fmt.Errorf("--keep-alive-interval %s is not below --idle-timeout %s: every idle lane would die before its next PING; use a third of the timeout or less",
 			cli.FormatDuration(*f.keepAlive), cli.FormatDuration(*f.idle)))
+	}
+	if f.arms == ArmAlone {
+		errs = append(errs, checkArms(*f.planes))
 	}
 	return errors.Join(append(errs, f.checkBind(), f.security.check(*f.planes))...)
 }

@@ -44,7 +44,7 @@ func (s Settings) InForce(sockets []transport.SocketInfo) []Setting {
 
 	same(planeFlag, strings.Join(s.Planes, ","))
 	add("lanes", strconv.Itoa(s.Lanes), strings.Join(perPlane, ", "))
-	add("server-endpoints", strconv.Itoa(s.ServerEndpoints), endpoints(s.Planes, sockets))
+	add("server-endpoints", strconv.Itoa(s.ServerEndpoints), endpoints(Carriers(s.Planes), sockets))
 	same("bind-addr", s.BindAddr)
 	same("advertise-addr", s.AdvertiseAddr)
 	add("udp-recv-buffer", size(s.UDPRecvBuffer), granted(udp, func(i transport.SocketInfo) (int, int) { return i.RecvAsked, i.RecvGranted }))
@@ -81,6 +81,9 @@ func (s Settings) InForce(sockets []transport.SocketInfo) []Setting {
 		same("peer-name", s.PeerName)
 	}
 	same("tls-curves", strings.Join(s.TLSCurves, ","))
+	if arm, ok := s.Arm(); ok {
+		markUnused(arm.Name, out)
+	}
 	return out
 }
 

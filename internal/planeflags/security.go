@@ -51,7 +51,7 @@ func (s *securityFlags) check(planes []string) error {
 		return nil
 	case len(lack) > 0:
 		return fmt.Errorf("%s without %s: certificates of an authority need all four, pins need none", strings.Join(have, ", "), strings.Join(lack, ", "))
-	case slices.Contains(planes, transport.PlaneTCP):
+	case slices.Contains(Carriers(planes), transport.PlaneTCP):
 		return fmt.Errorf("--tls-ca with --%s %s: the plane tcp shows and checks no certificate, so a link could be made that nothing protects; leave tcp out", planeFlag, strings.Join(planes, ","))
 	}
 	return nil

@@ -22,7 +22,7 @@ func (s Settings) Transports(id *transport.Identity, log *slog.Logger) ([]transp
 		return nil, err
 	}
 	var out []transport.Transport
-	for _, plane := range s.Planes {
+	for _, plane := range Carriers(s.Planes) {
 		t, err := s.transport(plane, sec, log)
 		if err != nil {
 			errs := []error{fmt.Errorf("--%s %s: %w", planeFlag, plane, err)}

@@ -42,6 +42,16 @@ func Arms() []Arm {
 	}
 }
 
+// ArmNamed finds a reference arm, false when there is none of that name.
+func ArmNamed(name string) (Arm, bool) {
+	for _, a := range Arms() {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Arm{}, false
+}
+
 // Config of either side. Both sides need the same Mode.
 type Config struct {
 	Mode Mode
@@ -52,14 +62,22 @@ type Config struct {
 	// Identity is the one that Transport was made with; its NodeID stands in the worker's descriptor.
 	Identity *transport.Identity
 	Name     string
-	// BindAddr is where this side listens: the worker, or with PerResponse the frontend. Default 127.0.0.1:0.
+	// Plane is what this plane is called in descriptors and counters; both sides need the same. Default: as the transport's.
+	Plane string
+	// BindAddr is where this side listens: the worker, or with PerResponse the frontend. Default 127.0.0.1:0. A worker with an unspecified
+	// host needs AdvertiseAddr: this package looks for no address.
 	BindAddr string
-	Logger   *slog.Logger // nil = discard
+	// AdvertiseAddr is the host that a worker's descriptor names, without a port; empty = that of BindAddr.
+	AdvertiseAddr string
+	Logger        *slog.Logger // nil = discard
 }
 
 func (c Config) withDefaults() Config {
 	if c.BindAddr == "" {
 		c.BindAddr = "127.0.0.1:0"
+	}
+	if c.Plane == "" && c.Transport != nil {
+		c.Plane = c.Transport.Plane()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -41,8 +41,12 @@ type Frontend struct {
 // peer is a worker process, with the one connection to it (but with PerResponse).
 type peer struct {
 	id   string
+	name string
 	conn transport.Conn
 	out  *out
+
+	open           atomic.Int64  // responses
+	records, bytes atomic.Uint64 // that came
 }
 
 // NewFrontend starts a frontend. With PerResponse it listens.
@@ -80,12 +84,12 @@ func (f *Frontend) AddPeer(ctx context.Context, n discovery.Node) error {
 	}
 	var endpoint string
 	for _, p := range n.Planes {
-		if p.Name == f.cfg.Transport.Plane() && len(p.Endpoints) > 0 {
+		if p.Name == f.cfg.Plane && len(p.Endpoints) > 0 {
 			endpoint = p.Endpoints[0]
 		}
 	}
 	if endpoint == "" {
-		return fmt.Errorf("refplane: %s does not listen on plane %s", n.ID, f.cfg.Transport.Plane())
+		return fmt.Errorf("refplane: %s does not listen on plane %s", n.ID, f.cfg.Plane)
 	}
 	id, err := transport.ParseNodeID(n.ID)
 	if err != nil {
@@ -95,7 +99,7 @@ func (f *Frontend) AddPeer(ctx context.Context, n discovery.Node) error {
 	if err != nil {
 		return err
 	}
-	p := &peer{id: n.ID, conn: conn, out: newOut(false, 0, &f.stats)}
+	p := &peer{id: n.ID, name: n.Name, conn: conn, out: newOut(false, 0, &f.stats)}
 	if err := f.adopt(conn); err != nil {
 		return err
 	}
@@ -125,6 +129,13 @@ func (f *Frontend) addPeer(p *peer) error {
 	}
 	f.peers[p.id] = p
 	return nil
+}
+
+// Connected tells whether responses can be minted at a worker process.
+func (f *Frontend) Connected(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.peers[id] != nil
 }
 
 // adopt keeps a connection for Close.
@@ -172,6 +183,7 @@ func (f *Frontend) Mint(id string) (*Response, error) {
 	f.slots[slot].Store(r)
 	f.stats.opened.Add(1)
 	f.stats.open.Add(1)
+	p.open.Add(1)
 	return r, nil
 }
 
@@ -192,6 +204,7 @@ func (f *Frontend) forget(r *Response) {
 	f.slots[slot].Store(nil)
 	f.stats.open.Add(-1)
 	f.mu.Lock()
+	r.peer.open.Add(-1)
 	f.free = append(f.free, slot)
 	f.mu.Unlock()
 }
@@ -212,7 +225,7 @@ func (f *Frontend) stop(r *Response) {
 // readPeer reads the connection to a worker process to its end.
 func (f *Frontend) readPeer(p *peer, known chan<- error) {
 	met := false
-	err := f.read(p.conn, func(kind byte, id uint64) error {
+	err := f.read(p.conn, p, func(kind byte, id uint64) error {
 		if kind != kindHello || id != f.number {
 			return fmt.Errorf("refplane: an unexpected frame of kind %d", kind)
 		}
@@ -238,8 +251,8 @@ func (f *Frontend) readPeer(p *peer, known chan<- error) {
 	}
 }
 
-// read hands the frames of a connection to their responses until it ends. other gets those that are for no response.
-func (f *Frontend) read(conn transport.Conn, other func(kind byte, id uint64) error) error {
+// read hands the frames of a connection to their responses until it ends, and counts them at p. other gets those that are for no response.
+func (f *Frontend) read(conn transport.Conn, p *peer, other func(kind byte, id uint64) error) error {
 	in := newReader(conn)
 	var touched []*Response
 	take := func(kind byte, id uint64, body []byte) error {
@@ -255,6 +268,7 @@ func (f *Frontend) read(conn transport.Conn, other func(kind byte, id uint64) er
 		switch kind {
 		case kindData:
 			f.stats.recordsIn.Add(1)
+			p.records.Add(1)
 			if !r.add(body) {
 				r.end(f.lost("the consumer is slow and there are no windows", nil), nil)
 			}
@@ -273,6 +287,7 @@ func (f *Frontend) read(conn transport.Conn, other func(kind byte, id uint64) er
 		if n > 0 {
 			f.stats.reads.Add(1)
 			f.stats.bytesIn.Add(uint64(n))
+			p.bytes.Add(uint64(n))
 		}
 		for i, r := range touched {
 			r.deliver()
@@ -286,7 +301,7 @@ func (f *Frontend) read(conn transport.Conn, other func(kind byte, id uint64) er
 }
 
 func (f *Frontend) failure(body []byte) error {
-	e := &responseplane.Error{Kind: responseplane.EndFailed, Plane: f.cfg.Transport.Plane()}
+	e := &responseplane.Error{Kind: responseplane.EndFailed, Plane: f.cfg.Plane}
 	if len(body) >= 2 {
 		e.Code, e.Text = responseplane.Code(binary.BigEndian.Uint16(body)), string(body[2:])
 	}
@@ -317,7 +332,8 @@ func (f *Frontend) serve(conn transport.Conn) {
 	defer writer.Wait()
 	o := newOut(false, 0, &f.stats)
 	defer o.close()
-	err := f.read(conn, func(kind byte, id uint64) error {
+	p := &peer{conn: conn, out: o}
+	err := f.read(conn, p, func(kind byte, id uint64) error {
 		if kind != kindHello || r != nil {
 			return fmt.Errorf("refplane: an unexpected frame of kind %d", kind)
 		}
@@ -330,7 +346,9 @@ func (f *Frontend) serve(conn transport.Conn) {
 		o.flush()
 		writer.Go(func() { _ = o.run(ctx, conn, func() bool { return false }) }) // ends with ctx
 		f.mu.Lock()
-		r.peer = &peer{conn: conn, out: o}
+		r.peer.open.Add(-1)
+		r.peer = p
+		p.open.Add(1)
 		f.mu.Unlock()
 		return nil
 	})
@@ -342,7 +360,23 @@ func (f *Frontend) serve(conn transport.Conn) {
 }
 
 // Stats are the totals so far, in the shape of the plane's own.
-func (f *Frontend) Stats() responseplane.Stats { return f.stats.stats(f.cfg.Transport.Plane()) }
+func (f *Frontend) Stats() responseplane.Stats {
+	s := f.stats.stats(f.cfg.Plane)
+	if f.cfg.Mode == PerResponse {
+		return s
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Lanes = nil
+	for _, p := range f.peers {
+		id, _ := transport.ParseNodeID(p.id) // AddPeer has parsed it
+		s.Lanes = append(s.Lanes, responseplane.LaneStats{
+			Peer: id, PeerName: p.name, Plane: f.cfg.Plane, Local: p.conn.Info().Local.String(), Remote: p.conn.Info().Remote.String(), Streams: p.open.Load(),
+			BytesIn: p.bytes.Load(), RecordsIn: p.records.Load(),
+		})
+	}
+	return s
+}
 
 // Close ends all connections and joins their goroutines; open responses end as lost. Idempotent.
 func (f *Frontend) Close() error {

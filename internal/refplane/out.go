@@ -22,6 +22,8 @@ type out struct {
 	mu     sync.Mutex
 	buf    []byte
 	ends   []int // where frames end in buf, when single
+	holds  int   // records in buf
+	busy   bool  // what was taken is being written
 	full   []func()
 	closed bool
 }
@@ -44,6 +46,9 @@ func (o *out) put(kind byte, id uint64, body []byte, onRoom func()) error {
 		return responseplane.ErrWindowFull
 	}
 	o.buf = appendFrame(o.buf, kind, id, body)
+	if kind == kindData {
+		o.holds++
+	}
 	if o.single {
 		o.ends = append(o.ends, len(o.buf))
 	}
@@ -63,6 +68,13 @@ func (o *out) pending() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.buf) > 0
+}
+
+// idle tells whether everything has been written, or never will be.
+func (o *out) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed || len(o.buf) == 0 && !o.busy
 }
 
 // run writes until ctx ends, the connection fails, or last says that nothing will come any more.
@@ -97,15 +109,25 @@ func (o *out) run(ctx context.Context, conn transport.Conn, last func() bool) er
 		o.mu.Lock()
 		spare, o.buf = o.buf, spare[:0]
 		ends, o.ends = o.ends, ends[:0]
+		records := o.holds
+		o.holds, o.busy = 0, true
 		full := o.full
 		o.full = nil
 		o.mu.Unlock()
 		for _, f := range full {
 			f()
 		}
+		if o.single {
+			o.stats.wrote(records, 1)
+		} else {
+			o.stats.wrote(1, records)
+		}
 		if err := o.write(conn, spare, ends); err != nil {
 			return err
 		}
+		o.mu.Lock()
+		o.busy = false
+		o.mu.Unlock()
 		if finished {
 			return nil
 		}

@@ -61,6 +61,7 @@ func (r *Response) end(err error, trailer []byte) {
 	defer r.mu.Unlock()
 	if r.err == nil {
 		r.err, r.trailer = err, trailer
+		r.f.stats.end(err)
 	}
 }
 
@@ -131,6 +132,33 @@ func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 	}
 }
 
+// Wait waits for the first record or the end, and returns the error of an end that came before any record: io.EOF after a complete response.
+func (r *Response) Wait(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		any, err := r.records > 0, r.err
+		r.mu.Unlock()
+		if any || err != nil {
+			if any {
+				err = nil
+			}
+			return err
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Records is how many have come.
+func (r *Response) Records() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.records
+}
+
 // OnRecords gives the records to a function instead: one call at a time, in order, with the end in the last one, from the connection's reader. It
 // must not wait. When it returns false the response is pulled from then on.
 func (r *Response) OnRecords(sink func(records [][]byte, err error) bool) {
@@ -151,8 +179,11 @@ func (r *Response) Trailer() []byte {
 func (r *Response) Stop() { r.f.stop(r) }
 
 // Kill ends the response now, and asks the worker to finish.
-func (r *Response) Kill() {
-	r.end(&responseplane.Error{Kind: responseplane.EndKilled, Plane: r.f.cfg.Transport.Plane(), Text: "killed by the caller"}, nil)
+func (r *Response) Kill() { r.Expire(responseplane.EndKilled, "killed by the caller") }
+
+// Expire is Kill with another reason.
+func (r *Response) Expire(kind responseplane.EndKind, text string) {
+	r.end(&responseplane.Error{Kind: kind, Plane: r.f.cfg.Plane, Text: text}, nil)
 	r.f.stop(r)
 	r.deliver()
 }
@@ -167,6 +198,7 @@ func (r *Response) Close() error {
 		return nil
 	}
 	if !ended {
+		r.f.stats.end(&responseplane.Error{Kind: responseplane.EndKilled})
 		r.f.stop(r)
 	}
 	r.f.forget(r)
@@ -178,5 +210,5 @@ func (f *Frontend) lost(text string, cause error) error {
 	if cause != nil && cause != io.EOF {
 		text += ": " + cause.Error()
 	}
-	return &responseplane.Error{Kind: responseplane.EndLost, Plane: f.cfg.Transport.Plane(), Text: text}
+	return &responseplane.Error{Kind: responseplane.EndLost, Plane: f.cfg.Plane, Text: text}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,9 +66,13 @@ func (w *Worker) Listen(ctx context.Context) error {
 
 // Descriptor says where the worker is. Call it after Listen.
 func (w *Worker) Descriptor() discovery.Node {
+	at := w.listener.Endpoints()[0].String()
+	if _, port, err := net.SplitHostPort(at); err == nil && w.cfg.AdvertiseAddr != "" {
+		at = net.JoinHostPort(strings.Trim(w.cfg.AdvertiseAddr, "[]"), port)
+	}
 	return discovery.Node{
 		ID: w.cfg.Identity.ID.String(), Name: w.cfg.Name, WireMin: 1, WireMax: 1,
-		Planes: []discovery.Plane{{Name: w.cfg.Transport.Plane(), Endpoints: []string{w.listener.Endpoints()[0].String()}}},
+		Planes: []discovery.Plane{{Name: w.cfg.Plane, Endpoints: []string{at}}},
 	}
 }
 
@@ -218,7 +224,7 @@ func (w *Worker) Attach(b []byte) (*Writer, error) {
 		wr.l = w.links[t.frontend]
 		w.mu.Unlock()
 		if wr.l == nil || !wr.l.add(t.id, wr) {
-			return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeBadRequest, Text: "no connection from that frontend"}
+			return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeNoWorker, Text: "no connection from that frontend"}
 		}
 	}
 	w.stats.opened.Add(1)
@@ -339,7 +345,35 @@ func (w *Worker) Flush() {
 }
 
 // Stats are the totals so far, in the shape of the plane's own.
-func (w *Worker) Stats() responseplane.Stats { return w.stats.stats(w.cfg.Transport.Plane()) }
+func (w *Worker) Stats() responseplane.Stats { return w.stats.stats(w.cfg.Plane) }
+
+// drainPoll is how often Drain looks: the counters of a plane without windows tell nobody when they reach zero.
+const drainPoll = 5 * time.Millisecond
+
+// Drain waits until no response is open and what was put has been written. It keeps nobody from attaching more.
+func (w *Worker) Drain(ctx context.Context) error {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for {
+		if w.stats.open.Load() == 0 && w.idle() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (w *Worker) idle() bool {
+	for _, l := range *w.list.Load() {
+		if !l.out.idle() {
+			return false
+		}
+	}
+	return true
+}
 
 // Close ends all connections and joins their goroutines. Idempotent.
 func (w *Worker) Close() error {

@@ -74,6 +74,7 @@ func (wr *Writer) finish(kind byte, body []byte) error {
 		return err
 	}
 	wr.ended.Store(true)
+	wr.w.stats.ended[kindOf[kind]].Add(1)
 	wr.w.stats.open.Add(-1)
 	wr.l.remove(wr.id)
 	if wr.w.cfg.Mode != Batched || kind == kindFail {
@@ -85,6 +86,20 @@ func (wr *Writer) finish(kind byte, body []byte) error {
 // lose ends a response whose connection has died.
 func (wr *Writer) lose() {
 	if !wr.ended.Load() && wr.gone.CompareAndSwap(false, true) {
+		wr.w.stats.ended[responseplane.EndLost].Add(1)
 		wr.w.stats.open.Add(-1)
 	}
 }
+
+// Abandon gives up a response of which nothing was put, when its request was refused; the frontend has that reply and hears nothing here.
+func (wr *Writer) Abandon() {
+	if wr.ended.CompareAndSwap(false, true) {
+		wr.w.stats.ended[responseplane.EndKilled].Add(1)
+		wr.w.stats.open.Add(-1)
+		wr.l.remove(wr.id)
+		wr.l.out.flush() // with PerResponse the connection ends
+	}
+}
+
+// kindOf is the end that a last frame says.
+var kindOf = map[byte]responseplane.EndKind{kindEnd: responseplane.EndComplete, kindFail: responseplane.EndFailed}

@@ -82,10 +82,10 @@ func Check(dir string) error {
 	}
 	if plane, ok := run.Config["response_plane"].(string); ok {
 		need(requiredCluster, "a run over a named plane has it")
-		switch plane {
-		case "quic":
-			need(requiredQUIC, "a run over quic has it")
-		case "tcp", "tls":
+		switch {
+		case strings.HasSuffix(plane, "quic"): // reference arms too
+			need(requiredQUIC, "a run over "+plane+" has it")
+		case strings.HasSuffix(plane, "tcp"), plane == "tls":
 			need(requiredTCP, "a run over "+plane+" has it")
 		}
 	}
