@@ -23,7 +23,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 	wait := s.keeper.watch(x.ctx, time.Now())
 	if wait != nil {
 		defer wait.leave()
-		ctx = wait
+		ctx = wait.ctx()
 	}
 	x.wait = wait
 	if sinks, ok := x.stream.(SinkStream); ok && x.conn != nil {
@@ -45,6 +45,7 @@ func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
 				return
 			}
 			wait.wrote(now)
+			ctx = wait.ctx()
 			continue
 		}
 		x.account.took(len(recs), now)

@@ -64,28 +64,36 @@ func (k *keeper) wake(now time.Duration) {
 // errSilent is the error of a waiter whose stream has been silent for too long.
 var errSilent = errors.New("httpfront: time for a keep-alive")
 
-// waiter is the context that a stream waits for records with. It ends when its parent does, and when a keep-alive is due; the latter can
-// be taken back with again. It is used by one stream's goroutine.
+// waiter has a stream wait for records until a keep-alive is due. It is used by one stream's goroutine.
 type waiter struct {
+	request context.Context
+	keeper  *keeper
+	last    atomic.Int64 // when the stream wrote, as duration since the keeper's epoch
+	unlink  func() bool
+
+	mu   sync.Mutex
+	turn *turn
+}
+
+// turn is the context of one wait. It ends when the request does, and when a keep-alive is due; then the next wait has another, because a
+// context that has ended stays so: what was derived from it may find out late.
+type turn struct {
 	context.Context // the request's
-	keeper          *keeper
-	last            atomic.Int64 // when the stream wrote, as duration since the keeper's epoch
-	unlink          func() bool
 
 	mu    sync.Mutex
 	ended chan struct{}
-	fired bool
+	err   error                // why it has ended
 	after map[*func()]struct{} // what AfterFunc has to call
 }
 
-var _ context.Context = (*waiter)(nil)
+var _ context.Context = (*turn)(nil)
 
-// watch returns a waiter over ctx; nil when there is no keep-alive. leave must be called.
+// watch returns a waiter for the request of ctx; nil when there is no keep-alive. leave must be called.
 func (k *keeper) watch(ctx context.Context, now time.Time) *waiter {
 	if k.interval < 0 {
 		return nil
 	}
-	w := &waiter{Context: ctx, keeper: k, ended: make(chan struct{})}
+	w := &waiter{request: ctx, keeper: k, turn: newTurn(ctx)}
 	w.wrote(now)
 	w.unlink = context.AfterFunc(ctx, w.fire)
 	k.mu.Lock()
@@ -104,69 +112,80 @@ func (w *waiter) leave() {
 // wrote notes that the stream wrote something.
 func (w *waiter) wrote(now time.Time) { w.last.Store(int64(now.Sub(w.keeper.epoch))) }
 
-func (w *waiter) fire() {
+// ctx is the context of the present wait.
+func (w *waiter) ctx() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.fired {
-		w.fired = true
-		close(w.ended)
-		for f := range w.after {
-			go (*f)()
-		}
-		w.after = nil
-	}
+	return w.turn
 }
 
-// AfterFunc has f called, in a goroutine of its own, once the waiter is done. context.AfterFunc uses it; without it that
-// would keep a goroutine for each stream that waits.
-func (w *waiter) AfterFunc(f func()) (stop func() bool) {
+func (w *waiter) fire() {
+	w.mu.Lock()
+	t := w.turn
+	w.mu.Unlock()
+	t.end()
+}
+
+// again begins the next wait after a keep-alive was due; false when the wait did not end for that, or the request has ended too.
+func (w *waiter) again() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.fired {
+	if w.turn.Err() != errSilent || w.request.Err() != nil {
+		return false
+	}
+	w.turn = newTurn(w.request)
+	if w.request.Err() != nil { // fire may have come just before
+		return false
+	}
+	return true
+}
+
+func newTurn(ctx context.Context) *turn { return &turn{Context: ctx, ended: make(chan struct{})} }
+
+func (t *turn) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return
+	}
+	if t.err = t.Context.Err(); t.err == nil {
+		t.err = errSilent
+	}
+	close(t.ended)
+	for f := range t.after {
+		go (*f)()
+	}
+	t.after = nil
+}
+
+// AfterFunc has f called, in a goroutine of its own, once the turn has ended. context.AfterFunc uses it; without it that
+// would keep a goroutine for each stream that waits.
+func (t *turn) AfterFunc(f func()) (stop func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
 		go f()
 		return func() bool { return false }
 	}
-	if w.after == nil {
-		w.after = make(map[*func()]struct{}, 1)
+	if t.after == nil {
+		t.after = make(map[*func()]struct{}, 1)
 	}
-	w.after[&f] = struct{}{}
+	t.after[&f] = struct{}{}
 	return func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		_, waits := w.after[&f]
-		delete(w.after, &f)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		_, waits := t.after[&f]
+		delete(t.after, &f)
 		return waits
 	}
 }
 
-// again makes the waiter usable after a keep-alive was due; false when that was not so.
-func (w *waiter) again() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.fired || w.Context.Err() != nil {
-		return false
-	}
-	w.fired = false
-	w.ended = make(chan struct{})
-	return true
-}
-
 // Done is closed when the request has ended or a keep-alive is due.
-func (w *waiter) Done() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ended
-}
+func (t *turn) Done() <-chan struct{} { return t.ended }
 
-// Err is the request's error, or errSilent.
-func (w *waiter) Err() error {
-	if err := w.Context.Err(); err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.fired {
-		return errSilent
-	}
-	return nil
+// Err is the request's error, or errSilent; nil until Done is closed.
+func (t *turn) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }
