@@ -15,7 +15,6 @@ import (
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
-	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
 	"github.com/laneway-ai/laneway/transport"
 )
