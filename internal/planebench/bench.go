@@ -21,16 +21,11 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 			return nil, fmt.Errorf("--cpuprofile-dir: %w", err)
 		}
 	}
-	var arms []arm
+	arms := cfg.arms()
 	for _, plane := range cfg.Planes {
-		for _, delivery := range cfg.Deliveries {
-			arms = append(arms, arm{plane: plane, delivery: delivery})
-			for _, b := range cfg.Baselines {
-				if !refplane.Mode(b).Over(plane) {
-					cfg.progress("%s is left out over %s: it runs over tcp and tls", b, plane)
-					continue
-				}
-				arms = append(arms, arm{plane, delivery, b})
+		for _, b := range cfg.Baselines {
+			if !refplane.Mode(b).Over(plane) {
+				cfg.progress("%s is left out over %s: it runs over tcp and tls", b, plane)
 			}
 		}
 	}
@@ -54,8 +49,54 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 			cfg.progress("%s run %d of %d: %s (%s in all)", a, rep+1, cfg.Runs, run, time.Since(began).Round(100*time.Millisecond))
 		}
 	}
-	r.Ratios = ratios(arms, r.Runs)
+	r.Ratios = ratios(cfg.pairs(arms), r.Runs)
 	return r, nil
+}
+
+// Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with a baseline's name behind it, and PEER-DELIVERY.
+func (c Config) Arms() (names []string) {
+	for _, a := range c.arms() {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+// arms are the ways that are run in each repetition, in order.
+func (c Config) arms() (arms []arm) {
+	for _, plane := range c.Planes {
+		for _, delivery := range c.Deliveries {
+			arms = append(arms, arm{plane: plane, delivery: delivery})
+			for _, b := range c.Baselines {
+				if refplane.Mode(b).Over(plane) {
+					arms = append(arms, arm{plane: plane, delivery: delivery, baseline: b})
+				}
+			}
+		}
+	}
+	for _, p := range c.Peers {
+		for _, delivery := range p.Deliveries {
+			arms = append(arms, arm{plane: p.Name, delivery: delivery, peer: true})
+		}
+	}
+	return arms
+}
+
+// pairs are the arms that are compared: those that Compare names, else each with its base.
+func (c Config) pairs(arms []arm) (pairs [][2]arm) {
+	if len(c.Compare) == 0 {
+		for _, a := range arms[1:] {
+			pairs = append(pairs, [2]arm{a, a.base(arms[0])})
+		}
+		return pairs
+	}
+	for _, names := range c.Compare {
+		var pair [2]arm
+		for i, name := range names { // Validate has found them all
+			pair[i] = arms[slices.IndexFunc(arms, func(a arm) bool { return a.String() == name })]
+		}
+		pairs = append(pairs, pair)
+	}
+	return pairs
 }
 
 // WrongError says that records were wrong, or that the counts of both ends do not meet.

@@ -291,8 +291,21 @@ func TestRatios(t *testing.T) {
 		return &Run{Plane: "tcp", Delivery: delivery, Run: rep, Marks: marks, Frontend: Side{CPUMS: front}, Worker: Side{CPUMS: worker}, TotalMS: front + worker}
 	}
 	runs := []*Run{run(Pull, 1, 1, 1), run(Sink, 1, .5, 1), run(Sink, 2, 2, 2), run(Pull, 2, 2, 1), run(Pull, 3, 1, 1), run(Sink, 3, .4, 1), run(Pull, 4, 1, 1), run(Sink, 4, 9, 9, MarkBelowOffered)}
-	got := ratios([]arm{{plane: "tcp", delivery: Pull}, {plane: "tcp", delivery: Sink}}, runs)
+	got := ratios([][2]arm{{{plane: "tcp", delivery: Sink}, {plane: "tcp", delivery: Pull}}}, runs)
 	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: Spread{.5, .4, 1, 3}, Worker: Spread{1, 1, 2, 3}, Total: Spread{.75, .7, 4. / 3, 3}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, expected %+v", got, want)
+	}
+
+	// A peer that is behind counts, as a lower bound; one beside a base that is behind does not.
+	peer := func(rep int, ms float64, marks ...string) *Run {
+		r := run(Pull, rep, ms, ms, marks...)
+		r.Plane, r.Peer = "x", true
+		return r
+	}
+	runs = []*Run{run(Sink, 1, 1, 1), peer(1, 5, MarkBelowOffered), run(Sink, 2, 1, 1, MarkBelowOffered), peer(2, 9), run(Sink, 3, 1, 1), peer(3, 9, MarkMachineLimited)}
+	got = ratios([][2]arm{{{plane: "x", delivery: Pull, peer: true}, {plane: "tcp", delivery: Sink}}}, runs)
+	want = []Ratio{{Arm: "x-pull", Base: "tcp-sink", LeftOut: 2, Behind: 1, Frontend: Spread{5, 5, 5, 1}, Worker: Spread{5, 5, 5, 1}, Total: Spread{5, 5, 5, 1}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}

@@ -23,6 +23,7 @@ const RoleEnv = "LOADGEN_PLANE_ROLE"
 const (
 	roleWorker   = "worker"
 	roleFrontend = "frontend"
+	roleBroker   = "broker" // of a peer
 )
 
 // IsChild says whether this process was started as a child.
@@ -35,6 +36,8 @@ type child struct {
 	log        *slog.Logger
 	id         *transport.Identity
 	transports []transport.Transport
+	peers      []Peer
+	peer       *Peer // that runs instead of ours
 	profile    *os.File
 	began      Usage
 }
@@ -51,11 +54,11 @@ type role interface {
 }
 
 // Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when ctx does,
-// or with what it failed with, which the parent has been told.
-func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
+// or with what it failed with, which the parent has been told. peers are those that the parent may name.
+func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, peers ...Peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &child{out: newWriter(out), log: log}
+	c := &child{out: newWriter(out), log: log, peers: peers}
 	commands := make(chan message)
 	ended := make(chan error, 1)
 	go func() { // ends with in, or with the process: a read of standard input cannot be given up
@@ -105,16 +108,30 @@ func (c *child) start(ctx context.Context, m message) (role, error) {
 	}
 	c.cfg = *m.Config
 	c.cfg.Settings.Planes = []string{c.cfg.Plane}
+	if c.cfg.Peer != "" {
+		if c.peer = peerNamed(c.peers, c.cfg.Peer); c.peer == nil {
+			return nil, fmt.Errorf("peer %q is not known to this process", c.cfg.Peer)
+		}
+		c.cfg.Settings.Planes = nil
+		if c.peer.Over != "" {
+			c.cfg.Settings.Planes = []string{c.peer.Over}
+		}
+	}
 	var err error
 	if c.id, err = transport.NewIdentity(); err != nil {
 		return nil, err
 	}
-	if c.transports, err = c.cfg.Settings.Transports(c.id, c.log); err != nil {
-		return nil, err
+	if len(c.cfg.Settings.Planes) > 0 {
+		if c.transports, err = c.cfg.Settings.Transports(c.id, c.log); err != nil {
+			return nil, err
+		}
 	}
 	var r role = &workerRole{child: c}
-	if c.cfg.Role == roleFrontend {
+	switch c.cfg.Role {
+	case roleFrontend:
 		r = &frontendRole{child: c}
+	case roleBroker:
+		r = &brokerRole{child: c}
 	}
 	ready, err := r.start(ctx)
 	if err != nil {
@@ -156,7 +173,8 @@ func (c *child) do(ctx context.Context, r role, m message) error {
 	case opStop, opTotals:
 		t := r.finish()
 		st := r.stats()
-		t.Records, t.Left = st.RecordsIn+st.RecordsOut, st.OpenStreams
+		t.Records += st.RecordsIn + st.RecordsOut
+		t.Left = st.OpenStreams
 		t.RSSPeak, _ = procstat.RSSPeak(procstat.Self)
 		return c.out.send(message{Op: opStopped, Totals: t})
 	}

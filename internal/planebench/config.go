@@ -28,9 +28,13 @@ type Config struct {
 	// batched one; 0 = a write for each flush.
 	Baselines        []string
 	BaselineInterval time.Duration
-	Runs             int // of each arm
-	Load             Load
-	Settings         planeflags.Settings // of the plane; Planes in it is not used
+	// Peers are run beside ours, each in its own deliveries. Exe has to hand the same ones to Child.
+	Peers []Peer
+	// Compare names further pairs of arms, {arm, base}, that are compared repetition by repetition.
+	Compare  [][2]string
+	Runs     int // of each arm
+	Load     Load
+	Settings planeflags.Settings // of the plane; Planes in it is not used
 
 	Frontends       int
 	WorkerProcesses int
@@ -68,8 +72,15 @@ type Load struct {
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if len(c.Planes) == 0 || len(c.Deliveries) == 0 || c.Runs < 1 {
-		bad("nothing to run: %d planes, %d deliveries, %d runs", len(c.Planes), len(c.Deliveries), c.Runs)
+	if (len(c.Planes) == 0 || len(c.Deliveries) == 0) && len(c.Peers) == 0 || c.Runs < 1 {
+		bad("nothing to run: %d planes, %d deliveries, %d peers, %d runs", len(c.Planes), len(c.Deliveries), len(c.Peers), c.Runs)
+	}
+	for _, pair := range c.Compare {
+		for _, name := range pair {
+			if !slices.Contains(c.Arms(), name) {
+				bad("%q is to be compared and is not run: use some of %v", name, c.Arms())
+			}
+		}
 	}
 	if c.Frontends < 1 || c.WorkerProcesses < 1 {
 		bad("--frontends %d and --worker-processes %d: use 1 or more of each", c.Frontends, c.WorkerProcesses)

@@ -20,6 +20,8 @@ type job struct {
 	bytes  int
 	parked bool // its window is full
 	room   atomic.Bool
+	// stopped is set when the frontend has said on the request path that it stops.
+	stopped *atomic.Bool
 }
 
 // engine makes passes: one record on each running job, then one Flush.
@@ -29,6 +31,7 @@ type engine struct {
 	interval time.Duration
 	phase    time.Duration
 	passes   *atomic.Uint64
+	made     *atomic.Uint64 // records, once a pass
 	late     *atomic.Uint64
 	wake     chan struct{} // capacity 1: for an engine without an interval that has nothing to do
 
@@ -105,13 +108,13 @@ func (e *engine) pass() int {
 	e.incoming = e.incoming[:0]
 	e.mu.Unlock()
 	stamp := e.clock.now()
-	put := 0
+	put, made := 0, uint64(0)
 	keep := e.running[:0]
 	for _, j := range e.running {
 		switch {
 		case j.w.Err() != nil:
 			continue
-		case j.w.Stopping():
+		case j.w.Stopping(), j.stopped.Load():
 			e.finished = append(e.finished, j)
 			continue
 		case j.parked && !j.room.Load():
@@ -128,6 +131,7 @@ func (e *engine) pass() int {
 			continue
 		} else {
 			put++
+			made++
 			j.next++
 		}
 		if j.next == j.total {
@@ -136,6 +140,7 @@ func (e *engine) pass() int {
 		}
 		keep = append(keep, j)
 	}
+	e.made.Add(made)
 	clear(e.running[len(keep):])
 	e.running = keep
 	for i, j := range e.finished {

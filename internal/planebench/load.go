@@ -227,6 +227,11 @@ func (f *load) maybeEnough() {
 // stop asks the engines to finish what runs, and waits until every response has ended. What has not by then is an error.
 func (f *load) stop() *Totals {
 	f.stopping.Store(true)
+	if _, peer := f.front.(opener); peer {
+		for _, p := range f.paths {
+			_ = p.send(request{id: uint64(f.cfg.Index), engine: stopFrom}) // where it fails its worker process has gone, and its responses tell
+		}
+	}
 	for _, s := range f.slots {
 		if res := s.response(); res != nil {
 			res.Stop()
@@ -252,7 +257,7 @@ func (f *load) stop() *Totals {
 		}
 	}
 	t := &Totals{Completed: f.completed.Load(), Taken: f.taken(), Planes: make(map[string]int)}
-	for _, l := range f.front.Stats().Lanes {
+	for _, l := range f.front.Stats().Lanes { // of a peer there are none
 		t.Planes[l.Plane]++
 	}
 	f.mu.Lock()
@@ -325,12 +330,12 @@ func (f *load) note(text string) {
 }
 
 // serveRequests takes the requests of one frontend process until its connection ends.
-func serveRequests(conn net.Conn, worker workPlane, engines []*engine) error {
+func (r *workerRole) serveRequests(conn net.Conn) error {
 	c := &requestConn{conn: conn}
-	r := bufio.NewReaderSize(conn, 64<<10)
+	in := bufio.NewReaderSize(conn, 64<<10)
 	buf := make([]byte, maxRequest)
 	for {
-		b, err := readFrame(r, buf)
+		b, err := readFrame(in, buf)
 		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -341,16 +346,21 @@ func serveRequests(conn net.Conn, worker workPlane, engines []*engine) error {
 		if err != nil {
 			return err
 		}
-		if q.engine >= len(engines) {
-			return fmt.Errorf("a request for engine %d of %d", q.engine, len(engines))
+		if q.engine == stopFrom {
+			if err := r.stopAt(q.id); err != nil {
+				return err
+			}
+			continue
 		}
-		w, err := worker.attach(q.terms)
+		w, err := r.worker.attach(q.terms)
 		if err != nil {
 			if err := c.refuse(q.id, err.Error()); err != nil {
 				return err
 			}
 			continue
 		}
-		engines[q.engine].add(&job{w: w, id: q.id, total: uint32(q.records), bytes: q.bytes})
+		if err := r.run(q, w); err != nil {
+			return err
+		}
 	}
 }

@@ -34,6 +34,7 @@ type message struct {
 	Op       string          `json:"op"`
 	Config   *childConfig    `json:"config,omitempty"`
 	Worker   *workerPlace    `json:"worker,omitempty"`
+	Broker   string          `json:"broker,omitempty"` // its address
 	Usage    *Usage          `json:"usage,omitempty"`
 	Consumer *Consumer       `json:"consumer,omitempty"`
 	Sockets  []report.Socket `json:"sockets,omitempty"` // of the plane, with opWindow
@@ -57,6 +58,8 @@ type childConfig struct {
 	// Baseline is the bare plane to run instead of ours, "" for ours. BaselineInterval is for the batched one.
 	Baseline         string        `json:"baseline,omitempty"`
 	BaselineInterval time.Duration `json:"baseline_interval,omitempty"`
+	Peer             string        `json:"peer,omitempty"`   // that runs instead of ours
+	Broker           string        `json:"broker,omitempty"` // the peer's, once it runs
 	Profile          string        `json:"profile,omitempty"`
 }
 

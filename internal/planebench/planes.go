@@ -111,6 +111,13 @@ func (w refWorker) attach(terms []byte) (recordWriter, error) {
 
 // frontPlane makes the consuming side that the child's arm asks for.
 func (c *child) frontPlane() (frontPlane, error) {
+	if c.peer != nil {
+		f, err := c.peer.Frontend(c.peerConfig())
+		if err != nil {
+			return nil, err
+		}
+		return &peerFront{PeerFrontend: f}, nil
+	}
 	if c.cfg.Baseline != "" {
 		f, err := refplane.NewFrontend(c.refConfig())
 		if err != nil {
@@ -127,8 +134,15 @@ func (c *child) frontPlane() (frontPlane, error) {
 	return ownFront{f}, nil
 }
 
-// workPlane makes the writing side.
-func (c *child) workPlane() (workPlane, error) {
+// workPlane makes the writing side. servePeer takes the requests that come the way of a peer.
+func (c *child) workPlane(servePeer func([]byte, PeerWriter) error) (workPlane, error) {
+	if c.peer != nil {
+		w, err := c.peer.Worker(c.peerConfig(), servePeer)
+		if err != nil {
+			return nil, err
+		}
+		return &peerWorker{PeerWorker: w, id: c.id}, nil
+	}
 	if c.cfg.Baseline != "" {
 		w, err := refplane.NewWorker(c.refConfig())
 		if err != nil {

@@ -35,6 +35,7 @@ type Run struct {
 	Plane    string  `json:"plane"`
 	Delivery string  `json:"delivery"`
 	Baseline string  `json:"baseline,omitempty"` // the bare plane that was run instead of ours
+	Peer     bool    `json:"peer,omitempty"`     // Plane is the name of a peer
 	Run      int     `json:"run"`                // 1 = first of this arm
 	WindowS  float64 `json:"window_s"`
 
@@ -62,7 +63,8 @@ type Run struct {
 
 	Frontend Side    `json:"frontend"`
 	Worker   Side    `json:"worker"`
-	TotalMS  float64 `json:"cpu_ms_per_request"` // both sides
+	Broker   *Side   `json:"broker,omitempty"`   // of a peer that has one
+	TotalMS  float64 `json:"cpu_ms_per_request"` // of all processes
 	// LateShare is the share of the passes that came late by more than an interval; absent where passes are not paced.
 	LateShare *float64 `json:"late_share,omitempty"`
 	// Sockets are the plane's, with the buffers asked for and granted (the kernel doubles what was asked).
@@ -71,8 +73,17 @@ type Run struct {
 
 // Side is all processes of one role.
 type Side struct {
-	CPUMS           float64            `json:"cpu_ms_per_request"`
-	SystemMS        float64            `json:"system_ms_per_request"` // of it
+	CPUMS         float64   `json:"cpu_ms_per_request"`
+	SystemMS      float64   `json:"system_ms_per_request"` // of it
+	SwitchesPerS  float64   `json:"context_switches_per_s"`
+	Mallocs       float64   `json:"mallocs_per_request"`
+	AllocBytes    float64   `json:"alloc_bytes_per_request"`
+	Processes     []Process `json:"processes"`
+	*PlaneFigures           // nil of a peer: it has no such counters
+}
+
+// PlaneFigures are what a plane of ours, or a baseline, counts itself.
+type PlaneFigures struct {
 	RecordsPerWrite float64            `json:"records_per_write,omitempty"`
 	RecordsPerRead  float64            `json:"records_per_read,omitempty"`
 	ReadsPerS       float64            `json:"reads_per_s"`
@@ -81,15 +92,11 @@ type Side struct {
 	WakesPerS       float64            `json:"wakes_per_s"` // consumers woken, pull
 	SinkCallsPerS   float64            `json:"sink_calls_per_s"`
 	SlowSinkCalls   uint64             `json:"slow_sink_calls"`
-	SwitchesPerS    float64            `json:"context_switches_per_s"`
-	Mallocs         float64            `json:"mallocs_per_request"`
-	AllocBytes      float64            `json:"alloc_bytes_per_request"`
 	PlaneBytes      float64            `json:"plane_bytes_per_request"`
 	WindowStalls    uint64             `json:"window_stalls"`
 	ForgottenFlush  uint64             `json:"forgotten_flushes"`
 	StreamsMoved    uint64             `json:"streams_moved"`
 	Wire            WireFigures        `json:"wire"`
-	Processes       []Process          `json:"processes"`
 }
 
 // WireFigures are what the side's transports have counted in the window. Datagrams and drops are there on plane quic.
@@ -117,14 +124,19 @@ const (
 	MarkMachineLimited = "machine-limited" // every core was over 90% busy
 )
 
-// Ratio compares an arm with the first one, or a baseline with ours over the same plane and delivery: in each repetition the one's figure / the other's, of CPU per response.
+// Ratio compares an arm with the first one, or a baseline with ours over the same plane and delivery, or what Config.Compare names: in each repetition the
+// one's figure / the other's, of CPU per response.
 type Ratio struct {
-	Arm      string `json:"arm"`
-	Base     string `json:"base"`
-	LeftOut  int    `json:"left_out,omitempty"` // pairs in which a run is marked
+	Arm     string `json:"arm"`
+	Base    string `json:"base"`
+	LeftOut int    `json:"left_out,omitempty"` // pairs in which a run is marked
+	// Behind are pairs that count although Arm, a peer, missed the offered rate while Base held it. Who is behind merges more, so Arm's figure is too low.
+	Behind   int    `json:"behind,omitempty"`
 	Frontend Spread `json:"frontend"`
 	Worker   Spread `json:"worker"`
 	Total    Spread `json:"total"`
+	// TTFTP99 is the difference of the 99th percentiles of TTFT, arm - base, in ms.
+	TTFTP99 Spread `json:"ttft_p99_ms_more"`
 }
 
 // Spread is the median and the range of a figure over repetitions.
@@ -182,7 +194,7 @@ type hostBusy struct {
 
 // summarize makes a Run of what the processes have said.
 func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals, frontTotals []message) *Run {
-	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Run: rep, WindowS: lasted.Seconds()}
+	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Peer: a.peer, Run: rep, WindowS: lasted.Seconds()}
 	delay, first := make(Counts), make(Counts)
 	var ttft, itl []float64
 	var front, worker Usage
@@ -245,7 +257,7 @@ func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, 
 	}
 	run.Frontend = side(front, run, fronts, frontTotals, front.Records, front.Reads)
 	run.Worker = side(worker, run, workers, workerTotals, 0, 0)
-	if worker.Writes > 0 {
+	if worker.Writes > 0 && !run.Peer {
 		run.Worker.RecordsPerWrite = float64(worker.Records) / float64(worker.Writes)
 	}
 	run.TotalMS = run.Frontend.CPUMS + run.Worker.CPUMS
@@ -274,29 +286,12 @@ func side(u Usage, run *Run, windows, totals []message, records, reads uint64) S
 		}
 		return v / run.Requests
 	}
-	perS := func(v uint64) float64 { return float64(v) / run.WindowS }
 	s := Side{
 		CPUMS: perRequest(float64(u.UserNS+u.SystemNS) / 1e6), SystemMS: perRequest(float64(u.SystemNS) / 1e6),
-		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes), SinkCallsPerS: perS(u.SinkCalls),
-		SlowSinkCalls: u.SinkSlow, SwitchesPerS: float64(u.Switches) / run.WindowS, WritesByPerS: make(map[string]float64),
-		Mallocs: perRequest(float64(u.Mallocs)), AllocBytes: perRequest(float64(u.Alloc)), PlaneBytes: perRequest(float64(u.Bytes)),
-		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, StreamsMoved: u.Moved,
+		SwitchesPerS: float64(u.Switches) / run.WindowS, Mallocs: perRequest(float64(u.Mallocs)), AllocBytes: perRequest(float64(u.Alloc)),
 	}
-	s.Wire = WireFigures{
-		DatagramsIn: u.Wire.DatagramsIn, DatagramsOut: u.Wire.DatagramsOut,
-		SocketDrops: u.Wire.SocketDrops, LibraryDrops: u.Wire.LibraryDrops, PacketsLost: u.Wire.PacketsLost,
-	}
-	if u.Records > 0 {
-		s.Wire.DatagramsPerToken = float64(u.Wire.DatagramsIn) / float64(u.Records)
-	}
-	if mib := float64(u.Bytes) / (1 << 20); mib > 0 {
-		s.Wire.RecvCallsPerMiB, s.Wire.SendCallsPerMiB = float64(u.Wire.RecvCalls)/mib, float64(u.Wire.SendCalls)/mib
-	}
-	for reason, n := range u.WritesBy {
-		s.WritesByPerS[reason] = perS(n)
-	}
-	if reads > 0 {
-		s.RecordsPerRead = float64(records) / float64(reads)
+	if !run.Peer {
+		s.PlaneFigures = planeFigures(u, run, perRequest(float64(u.Bytes)), records, reads)
 	}
 	for i, m := range windows {
 		s.Processes = append(s.Processes, Process{CPUS: float64(m.Usage.UserNS+m.Usage.SystemNS) / 1e9, GCs: m.Usage.GCs, RSSPeakBytes: totals[i].Totals.RSSPeak})
@@ -304,8 +299,41 @@ func side(u Usage, run *Run, windows, totals []message, records, reads uint64) S
 	return s
 }
 
-// ratios compares each arm with its base, repetition by repetition.
-func ratios(arms []arm, runs []*Run) []Ratio {
+// addBroker adds what ran between the two sides.
+func (r *Run) addBroker(windows, totals []message) {
+	s := side(*windows[0].Usage, r, windows, totals, 0, 0)
+	r.Broker = &s
+	r.TotalMS += s.CPUMS
+}
+
+func planeFigures(u Usage, run *Run, perRequest float64, records, reads uint64) *PlaneFigures {
+	perS := func(v uint64) float64 { return float64(v) / run.WindowS }
+	p := &PlaneFigures{
+		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes), SinkCallsPerS: perS(u.SinkCalls),
+		SlowSinkCalls: u.SinkSlow, WritesByPerS: make(map[string]float64), PlaneBytes: perRequest,
+		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, StreamsMoved: u.Moved,
+	}
+	p.Wire = WireFigures{
+		DatagramsIn: u.Wire.DatagramsIn, DatagramsOut: u.Wire.DatagramsOut,
+		SocketDrops: u.Wire.SocketDrops, LibraryDrops: u.Wire.LibraryDrops, PacketsLost: u.Wire.PacketsLost,
+	}
+	if u.Records > 0 {
+		p.Wire.DatagramsPerToken = float64(u.Wire.DatagramsIn) / float64(u.Records)
+	}
+	if mib := float64(u.Bytes) / (1 << 20); mib > 0 {
+		p.Wire.RecvCallsPerMiB, p.Wire.SendCallsPerMiB = float64(u.Wire.RecvCalls)/mib, float64(u.Wire.SendCalls)/mib
+	}
+	for reason, n := range u.WritesBy {
+		p.WritesByPerS[reason] = perS(n)
+	}
+	if reads > 0 {
+		p.RecordsPerRead = float64(records) / float64(reads)
+	}
+	return p
+}
+
+// ratios compares pairs of arms, repetition by repetition.
+func ratios(pairs [][2]arm, runs []*Run) []Ratio {
 	find := func(a arm, rep int) *Run {
 		for _, r := range runs {
 			if r.arm() == a && r.Run == rep {
@@ -315,24 +343,31 @@ func ratios(arms []arm, runs []*Run) []Ratio {
 		return nil
 	}
 	var out []Ratio
-	for _, a := range arms[1:] {
-		against := a.base(arms[0])
-		var front, worker, total []float64
-		left := 0
+	for _, pair := range pairs {
+		a, against := pair[0], pair[1]
+		var front, worker, total, ttft []float64
+		left, behind := 0, 0
 		for rep := 1; ; rep++ {
 			one, base := find(a, rep), find(against, rep)
 			if one == nil || base == nil {
 				break
 			}
-			if len(one.Marks)+len(base.Marks) > 0 {
+			switch {
+			case len(one.Marks)+len(base.Marks) == 0:
+			case a.peer && len(base.Marks) == 0 && slices.Contains(one.Marks, MarkBelowOffered):
+				behind++
+			default:
 				left++
 				continue
 			}
 			front = append(front, one.Frontend.CPUMS/base.Frontend.CPUMS)
 			worker = append(worker, one.Worker.CPUMS/base.Worker.CPUMS)
 			total = append(total, one.TotalMS/base.TotalMS)
+			if one.TTFT != nil && base.TTFT != nil {
+				ttft = append(ttft, one.TTFT.P99-base.TTFT.P99)
+			}
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Frontend: spread(front), Worker: spread(worker), Total: spread(total)})
+		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: spread(front), Worker: spread(worker), Total: spread(total), TTFTP99: spread(ttft)})
 	}
 	return out
 }

@@ -14,7 +14,8 @@ import (
 //
 //	length u32 | id u64 | engine u32 | records u32 | bytes u32 | terms
 //
-// and a refusal, the only thing that comes back, length u32 | id u64 | text.
+// and a refusal, the only thing that comes back, length u32 | id u64 | text. A frontend that stops a peer says so with its number as the id and the engine
+// stopFrom; requests to a peer travel the peer's own way.
 const (
 	requestHead = 20
 	maxRequest  = 4 << 10
@@ -42,11 +43,7 @@ func (c *requestConn) send(q request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := binary.BigEndian.AppendUint32(c.buf[:0], uint32(requestHead+len(q.terms)))
-	b = binary.BigEndian.AppendUint64(b, q.id)
-	b = binary.BigEndian.AppendUint32(b, uint32(q.engine))
-	b = binary.BigEndian.AppendUint32(b, uint32(q.records))
-	b = binary.BigEndian.AppendUint32(b, uint32(q.bytes))
-	c.buf = append(b, q.terms...)
+	c.buf = appendRequest(b, q)
 	return c.write()
 }
 

@@ -22,6 +22,8 @@ type workerRole struct {
 	ln      net.Listener
 	passes  atomic.Uint64
 	late    atomic.Uint64
+	made    atomic.Uint64
+	stopped []atomic.Bool // by frontend
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // engines, accept loop, connections
 
@@ -33,20 +35,21 @@ type workerRole struct {
 func (r *workerRole) start(ctx context.Context) (message, error) {
 	ctx, r.stop = context.WithCancel(ctx)
 	var err error
-	if r.worker, err = r.workPlane(); err != nil {
-		return message{}, err
-	}
-	if err := r.worker.Listen(ctx); err != nil {
+	if r.worker, err = r.workPlane(r.servePeer); err != nil {
 		return message{}, err
 	}
 	if r.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return message{}, err
 	}
 	c := newClock()
+	r.stopped = make([]atomic.Bool, r.cfg.Frontends)
 	for i := range r.cfg.engines() {
-		e := &engine{worker: r.worker, clock: c, interval: r.cfg.Load.Interval, phase: r.cfg.phase(i), passes: &r.passes, late: &r.late, wake: make(chan struct{}, 1)}
+		e := &engine{worker: r.worker, clock: c, interval: r.cfg.Load.Interval, phase: r.cfg.phase(i), passes: &r.passes, made: &r.made, late: &r.late, wake: make(chan struct{}, 1)}
 		r.engines = append(r.engines, e)
 		r.wg.Go(func() { e.run(ctx) })
+	}
+	if err := r.worker.Listen(ctx); err != nil {
+		return message{}, err
 	}
 	r.conns = make(map[net.Conn]bool)
 	r.wg.Go(r.accept)
@@ -70,7 +73,7 @@ func (r *workerRole) accept() {
 		}
 		r.mu.Unlock()
 		r.wg.Go(func() {
-			if err := serveRequests(conn, r.worker, r.engines); err != nil {
+			if err := r.serveRequests(conn); err != nil {
 				r.log.Error("a request path has ended", "error", err)
 			}
 			_ = conn.Close()
@@ -80,7 +83,7 @@ func (r *workerRole) accept() {
 
 func (r *workerRole) begin()           {}
 func (r *workerRole) end() *Consumer   { return nil }
-func (r *workerRole) finish() *Totals  { return &Totals{} }
+func (r *workerRole) finish() *Totals  { return &Totals{Records: r.peersOwn(r.made.Load())} }
 func (r *workerRole) stats() mux.Stats { return r.worker.Stats() }
 func (r *workerRole) count(u *Usage)   { u.Passes, u.Late = r.passes.Load(), r.late.Load() }
 
@@ -128,9 +131,23 @@ func (r *frontendRole) start(ctx context.Context) (message, error) {
 	return message{Op: opReady}, nil
 }
 
-func (r *frontendRole) begin()           { r.load.begin() }
-func (r *frontendRole) end() *Consumer   { return r.load.finish() }
-func (r *frontendRole) finish() *Totals  { return r.load.stop() }
+func (r *frontendRole) begin()         { r.load.begin() }
+func (r *frontendRole) end() *Consumer { return r.load.finish() }
+
+func (r *frontendRole) finish() *Totals {
+	t := r.load.stop()
+	t.Records = r.peersOwn(t.Taken)
+	return t
+}
+
+// peersOwn is n where a peer runs, whose records nobody but the harness counts.
+func (c *child) peersOwn(n uint64) uint64 {
+	if c.peer == nil {
+		return 0
+	}
+	return n
+}
+
 func (r *frontendRole) stats() mux.Stats { return r.load.front.Stats() }
 
 func (r *frontendRole) count(u *Usage) {

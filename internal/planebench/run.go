@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -18,7 +19,12 @@ const (
 )
 
 // arm is one way to run the plane.
-type arm struct{ plane, delivery, baseline string }
+type arm struct {
+	plane    string // or the name of a peer
+	delivery string
+	baseline string
+	peer     bool
+}
 
 func (a arm) String() string {
 	s := a.plane + "-" + a.delivery
@@ -37,13 +43,13 @@ func (a arm) base(first arm) arm {
 }
 
 // arm is the run's.
-func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline} }
+func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline, r.Peer} }
 
 // oneRun starts the processes of one run, runs it, and stops them whatever happens.
 func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	g := &group{}
 	defer g.stop()
-	workers, fronts, err := startAll(ctx, cfg, a, rep, g)
+	broker, workers, fronts, err := startAll(ctx, cfg, a, rep, g)
 	if err != nil {
 		var child *ChildError
 		if errors.As(err, &child) {
@@ -86,7 +92,7 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if err := g.tell(message{Op: opEnd}, g.procs); err != nil {
 		return nil, err
 	}
-	// Workers come first in the group, so what they answer comes before what the frontends do.
+	// The broker comes first in the group, then the workers, so what they answer comes before what the frontends do.
 	windows, err := g.await(ctx, replyTimeout, opWindow, g.procs)
 	if err != nil {
 		return nil, err
@@ -99,18 +105,23 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("end of the load: %w", err)
 	}
-	if err := g.tell(message{Op: opTotals}, workers); err != nil {
+	others := slices.Concat(broker, workers)
+	if err := g.tell(message{Op: opTotals}, others); err != nil {
 		return nil, err
 	}
-	totals, err := g.await(ctx, replyTimeout, opStopped, workers)
+	totals, err := g.await(ctx, replyTimeout, opStopped, others)
 	if err != nil {
 		return nil, err
 	}
-	return summarize(cfg, a, rep, lasted, host, windows[:len(workers)], windows[len(workers):], totals, stopped), nil
+	run := summarize(cfg, a, rep, lasted, host, windows[len(broker):len(others)], windows[len(others):], totals[len(broker):], stopped)
+	if len(broker) > 0 {
+		run.addBroker(windows[:1], totals[:1])
+	}
+	return run, nil
 }
 
-// startAll starts worker processes, then frontends that know them.
-func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (workers, fronts []*proc, err error) {
+// startAll starts a peer's broker where it has one, worker processes, then frontends that know them.
+func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker, workers, fronts []*proc, err error) {
 	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses,
 		Baseline: a.baseline, BaselineInterval: cfg.BaselineInterval}
 	start := func(role string, i int, c childConfig) (*proc, error) {
@@ -126,20 +137,35 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (worker
 		g.procs = append(g.procs, p)
 		return p, p.send(message{Op: opStart, Config: &c})
 	}
+	if a.peer {
+		base.Peer = a.plane
+	}
+	if peer := peerNamed(cfg.Peers, base.Peer); peer != nil && peer.Broker != nil {
+		p, err := start(roleBroker, 0, base)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		broker = []*proc{p}
+		ready, err := g.await(ctx, startTimeout, opReady, broker)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		base.Broker = ready[0].Broker
+	}
 	for i := range cfg.WorkerProcesses {
 		p, err := start(roleWorker, i, base)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		workers = append(workers, p)
 	}
 	ready, err := g.await(ctx, startTimeout, opReady, workers)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, m := range ready {
 		if m.Worker == nil {
-			return nil, nil, errors.New("a worker process has not said where it is")
+			return nil, nil, nil, errors.New("a worker process has not said where it is")
 		}
 		base.Workers = append(base.Workers, *m.Worker)
 	}
@@ -150,12 +176,12 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (worker
 	for i := range cfg.Frontends {
 		p, err := start(roleFrontend, i, base)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		fronts = append(fronts, p)
 	}
 	_, err = g.await(ctx, startTimeout, opReady, fronts)
-	return workers, fronts, err
+	return broker, workers, fronts, err
 }
 
 // pass lets time pass and looks after the children meanwhile.

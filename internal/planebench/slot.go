@@ -50,9 +50,17 @@ func (s *slot) open(ctx context.Context) bool {
 	s.over.Store(false)
 	s.openedAt = f.clock.now()
 	s.waiting.Store(s.openedAt)
-	res, err := f.front.mint(ctx, f.nodes[s.process])
+	q := request{id: s.id, engine: s.engine, records: s.want, bytes: f.cfg.Load.TokenBytes}
+	peer, isPeer := f.front.(opener)
+	var res response
+	var err error
+	if isPeer {
+		res, err = peer.open(ctx, s.process, q)
+	} else {
+		res, err = f.front.mint(ctx, f.nodes[s.process])
+	}
 	if err != nil {
-		s.failed(fmt.Errorf("mint: %w", err))
+		s.failed(fmt.Errorf("open: %w", err))
 		return false
 	}
 	s.mu.Lock()
@@ -61,7 +69,11 @@ func (s *slot) open(ctx context.Context) bool {
 	if f.sink {
 		res.OnRecords(s.take)
 	}
-	if err := f.paths[s.process].send(request{id: s.id, engine: s.engine, records: s.want, bytes: f.cfg.Load.TokenBytes, terms: res.Terms()}); err != nil {
+	if isPeer {
+		return true
+	}
+	q.terms = res.Terms()
+	if err := f.paths[s.process].send(q); err != nil {
 		if s.over.CompareAndSwap(false, true) { // else a sink has seen an end meanwhile
 			s.failed(fmt.Errorf("send the request: %w", err))
 			_ = res.Close()

@@ -24,7 +24,7 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
 
-	row("arm", "runs", "resp/s", "of offered", "frontend ms", "[min-max]", "worker ms", "[min-max]", "total ms", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong")
+	row("arm", "runs", "resp/s", "of offered", "frontend ms", "[min-max]", "worker ms", "[min-max]", "broker ms", "total ms", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong")
 	groups := r.groups()
 	for _, g := range groups {
 		front, worker := g.spread(func(r *Run) float64 { return r.Frontend.CPUMS }), g.spread(func(r *Run) float64 { return r.Worker.CPUMS })
@@ -32,7 +32,10 @@ func (r *Report) Print(w io.Writer) error {
 		if o := g.runs[0].OfferedPerS; o != nil {
 			offered = fmt.Sprintf("%.2f", g.median(func(r *Run) float64 { return r.RequestsPerS / *o }))
 		}
-		busy := "-"
+		busy, broker := "-", "-"
+		if g.runs[0].Broker != nil {
+			broker = fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return r.Broker.CPUMS }))
+		}
 		if !slices.ContainsFunc(g.runs, func(r *Run) bool { return r.HostBusy == nil }) {
 			busy = fmt.Sprintf("%.2f", g.median(func(r *Run) float64 { return *r.HostBusy }))
 		}
@@ -42,7 +45,7 @@ func (r *Report) Print(w io.Writer) error {
 		row(g.name, fmt.Sprint(len(g.runs)), fmt.Sprintf("%.0f", g.median(func(r *Run) float64 { return r.RequestsPerS })), offered,
 			fmt.Sprintf("%.3f", front.Median), fmt.Sprintf("[%.3f-%.3f]", front.Min, front.Max),
 			fmt.Sprintf("%.3f", worker.Median), fmt.Sprintf("[%.3f-%.3f]", worker.Min, worker.Max),
-			fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return r.TotalMS })),
+			broker, fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return r.TotalMS })),
 			g.ms(func(r *Run) *report.Dist { return r.TTFT }, p50), g.ms(func(r *Run) *report.Dist { return r.TTFT }, p99),
 			g.ms(func(r *Run) *report.Dist { return r.ITL }, p50), g.ms(func(r *Run) *report.Dist { return r.ITL }, p99),
 			late, busy, fmt.Sprint(g.sum(func(r *Run) int { return min(len(r.Marks), 1) })), fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })), fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
@@ -65,6 +68,15 @@ func (r *Report) Print(w io.Writer) error {
 	row("per second", "rec/write", "rec/read", "worker writes", "reads", "switches", "frontend writes", "reads", "wakes", "sink calls", "switches", "stalls")
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
+		if g.peer() {
+			none := make([]string, 11)
+			for i := range none {
+				none[i] = "-"
+			}
+			none[4], none[9] = n(func(r *Run) float64 { return r.Worker.SwitchesPerS }), n(func(r *Run) float64 { return r.Frontend.SwitchesPerS })
+			row(append([]string{g.name}, none...)...)
+			continue
+		}
 		row(g.name, fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite })), fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Frontend.RecordsPerRead })),
 			n(func(r *Run) float64 { return r.Worker.WritesPerS }), n(func(r *Run) float64 { return r.Worker.ReadsPerS }), n(func(r *Run) float64 { return r.Worker.SwitchesPerS }),
 			n(func(r *Run) float64 { return r.Frontend.WritesPerS }), n(func(r *Run) float64 { return r.Frontend.ReadsPerS }), n(func(r *Run) float64 { return r.Frontend.WakesPerS }),
@@ -80,9 +92,13 @@ func (r *Report) Print(w io.Writer) error {
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		m := func(f func(*Run) float64) string { return fmt.Sprintf("%.3f", g.median(f)) }
+		plane := "-"
+		if !g.peer() {
+			plane = n(func(r *Run) float64 { return r.Frontend.PlaneBytes })
+		}
 		row(g.name, n(func(r *Run) float64 { return r.Frontend.Mallocs }), n(func(r *Run) float64 { return r.Frontend.AllocBytes }), m(func(r *Run) float64 { return r.Frontend.SystemMS }),
 			n(func(r *Run) float64 { return r.Worker.Mallocs }), n(func(r *Run) float64 { return r.Worker.AllocBytes }), m(func(r *Run) float64 { return r.Worker.SystemMS }),
-			n(func(r *Run) float64 { return r.Frontend.PlaneBytes }), n(func(r *Run) float64 { return r.Frontend.rss() }), n(func(r *Run) float64 { return r.Worker.rss() }))
+			plane, n(func(r *Run) float64 { return r.Frontend.rss() }), n(func(r *Run) float64 { return r.Worker.rss() }))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -91,6 +107,9 @@ func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintln(w)
 	row("wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB", "worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost")
 	for _, g := range groups {
+		if g.peer() {
+			continue
+		}
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		all := func(f func(WireFigures) uint64) string {
 			return fmt.Sprint(g.sum(func(r *Run) int { return int(f(r.Frontend.Wire) + f(r.Worker.Wire)) }))
@@ -111,8 +130,14 @@ func (r *Report) Print(w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(w, "\nCPU %s / %s, in each of %d pairs: frontend %s, worker %s, total %s", x.Arm, x.Base, x.Total.N, x.Frontend, x.Worker, x.Total)
+		if x.TTFTP99.N > 0 {
+			fmt.Fprintf(w, "; TTFT p99 %+.1f [%+.1f to %+.1f] ms", x.TTFTP99.Median, x.TTFTP99.Min, x.TTFTP99.Max)
+		}
 		if x.LeftOut > 0 {
 			fmt.Fprintf(w, " (%d pairs left out, a run is marked)", x.LeftOut)
+		}
+		if x.Behind > 0 {
+			fmt.Fprintf(w, " (at least: in %d pairs %s was behind the load, which makes it look cheaper)", x.Behind, x.Arm)
 		}
 	}
 	_, err := fmt.Fprintln(w)
@@ -148,6 +173,8 @@ func (r *Report) groups() (out []*runGroup) {
 	}
 	return out
 }
+
+func (g *runGroup) peer() bool { return g.runs[0].Peer }
 
 func (g *runGroup) spread(f func(*Run) float64) Spread {
 	var v []float64

@@ -1,0 +1,22 @@
+// Command bench measures Laneway beside what a user would pick today, in one interleaved run.
+//
+//	cd bench && GOWORK=off go run .
+//
+// It is a module of its own, so that no peer becomes a dependency of the library.
+package main
+
+import (
+	"os"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+)
+
+func main() { os.Exit(run(os.Args[1:], newApp())) }
+
+func newApp() *cli.App {
+	return cli.New("bench", "measures response planes side by side: Laneway, other libraries, and a bare connection as the floor")
+}
+
+func run(args []string, app *cli.App) int {
+	return app.Run(args, addPeers(app))
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/laneway-ai/laneway/bench/peers"
+	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/planebench"
+)
+
+// TestMain is the child too: the test binary starts itself again, with the broken peers beside the real ones.
+func TestMain(m *testing.M) {
+	known = func() []planebench.Peer { return append(peers.All(), broken()...) }
+	if planebench.IsChild() {
+		os.Exit(run(os.Args[1:], newApp()))
+	}
+	leaktest.Main(m)
+}
+
+// broken are peers that do what the checks must find.
+func broken() []planebench.Peer {
+	spoil := func(name string, spoil func(w planebench.PeerWriter) planebench.PeerWriter) planebench.Peer {
+		p := peers.Bare("tcp")
+		p.Name = name
+		worker := p.Worker
+		p.Worker = func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+			return worker(cfg, func(request []byte, w planebench.PeerWriter) error { return serve(request, spoil(w)) })
+		}
+		return p
+	}
+	return []planebench.Peer{
+		spoil("drops-one", func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 3} }),
+		spoil("drops-last", func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 10} }),
+		spoil("swaps-two", func(w planebench.PeerWriter) planebench.PeerWriter { return &swapper{PeerWriter: w} }),
+		spoil("spoils-a-byte", func(w planebench.PeerWriter) planebench.PeerWriter { return &spoiler{PeerWriter: w} }),
+	}
+}
+
+// dropper says that it took a record that it did not take.
+type dropper struct {
+	planebench.PeerWriter
+	which, n int
+}
+
+func (d *dropper) TryPut(rec []byte) error {
+	if d.n++; d.n == d.which {
+		return nil
+	}
+	return d.PeerWriter.TryPut(rec)
+}
+
+// swapper sends the second record after the third.
+type swapper struct {
+	planebench.PeerWriter
+	n    int
+	kept []byte
+}
+
+func (s *swapper) TryPut(rec []byte) error {
+	switch s.n++; s.n {
+	case 2:
+		s.kept = bytes.Clone(rec)
+		return nil
+	case 3:
+		return errors.Join(s.PeerWriter.TryPut(rec), s.PeerWriter.TryPut(s.kept))
+	}
+	return s.PeerWriter.TryPut(rec)
+}
+
+// spoiler changes the last byte of a record.
+type spoiler struct {
+	planebench.PeerWriter
+	n int
+}
+
+func (s *spoiler) TryPut(rec []byte) error {
+	if s.n++; s.n == 5 {
+		rec = bytes.Clone(rec)
+		rec[len(rec)-1] ^= 1
+	}
+	return s.PeerWriter.TryPut(rec)
+}
+
+// try runs the program at a small load and returns its exit code, what it printed, and its report.
+func try(t *testing.T, args ...string) (code int, out, errs string, r planebench.Report) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	app := newApp()
+	var stdout, stderr bytes.Buffer
+	app.Stdout, app.Stderr = &stdout, &stderr
+	code = run(append([]string{"--pairs=1", "--streams=24", "--engines=4", "--frontends=2", "--osl=10", "--inter-token-latency=10ms", "--warmup-duration=150ms",
+		"--duration=300ms", "--artifact-dir=" + dir, "--log-level=error"}, args...), app)
+	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err == nil {
+		if err := json.Unmarshal(b, &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return code, stdout.String(), stderr.String(), r
+}
+
+// TestPeers: every peer carries every record of every response, in order, between real processes, and so do ours.
+func TestPeers(t *testing.T) {
+	code, out, errs, r := try(t)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var ran []string
+	for _, run := range r.Runs {
+		name := run.Plane + "-" + run.Delivery
+		ran = append(ran, name)
+		if run.Wrong != 0 || run.ErrorsAll != 0 || run.Records == 0 || run.CompletedAll < 24 || run.Invalid != "" {
+			t.Errorf("%s: %d wrong, %d errors, %d records in the window, %d completed; %s", name, run.Wrong, run.ErrorsAll, run.Records, run.CompletedAll, run.Invalid)
+		}
+		if run.Frontend.CPUMS <= 0 || run.Worker.CPUMS <= 0 || len(run.Frontend.Processes) != 2 || len(run.Worker.Processes) != 2 {
+			t.Errorf("%s: frontend %+v, worker %+v", name, run.Frontend, run.Worker)
+		}
+		if broker := run.Broker != nil; broker != (run.Plane == "nats") || broker && (run.Broker.CPUMS <= 0 || run.TotalMS < run.Frontend.CPUMS+run.Worker.CPUMS+run.Broker.CPUMS-1e-6) {
+			t.Errorf("%s: broker %+v, total %v", name, run.Broker, run.TotalMS)
+		}
+		if run.TTFT == nil || run.Delay == nil || run.Delay.Min < 0 {
+			t.Errorf("%s: ttft %+v, delay %+v", name, run.TTFT, run.Delay)
+		}
+		if counted := run.Frontend.PlaneFigures != nil; counted == run.Peer {
+			t.Errorf("%s: figures of a plane: %v", name, run.Frontend.PlaneFigures)
+		}
+	}
+	want := []string{
+		"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "bare-quic-pull", "bare-quic-sink", "grpc-pull", "yamux-pull", "smux-pull",
+		"nats-pull", "sse-pull", "tcp-connection-pull", "quic-stream-pull",
+	}
+	for _, name := range want {
+		if !slices.Contains(ran, name) || !strings.Contains(out, name) {
+			t.Errorf("%s was not run, or is not in the table: %v", name, ran)
+		}
+	}
+	if len(r.Runs) != len(want) {
+		t.Errorf("%d runs, expected %d", len(r.Runs), len(want))
+	}
+	for _, pair := range []string{"tcp-sink / bare-tcp-sink", "tcp-pull / bare-tcp-pull", "grpc-pull / tcp-sink", "quic-sink / tcp-sink", "quic-pull / bare-quic-pull"} {
+		if !strings.Contains(out, "CPU "+pair) {
+			t.Errorf("%s are not compared:\n%s", pair, out)
+		}
+	}
+}
+
+// TestSaturated: engines without a pause meet full queues, and nothing is lost there.
+func TestSaturated(t *testing.T) {
+	code, _, errs, r := try(t, "--inter-token-latency=0", "--osl=400", "--streams=8", "--peer=bare-tcp,grpc,yamux,quic-stream,sse,tcp-connection,smux", "--response-plane=tcp", "--delivery=sink", "--warmup-duration=50ms", "--duration=100ms")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, run := range r.Runs {
+		if run.Records == 0 || run.CompletedAll < 8 {
+			t.Errorf("%s: %d records, %d responses", run.Plane, run.Records, run.CompletedAll)
+		}
+	}
+}
+
+// TestBrokenPeers: a peer that loses, swaps or spoils a record is found, and the exit code says so.
+func TestBrokenPeers(t *testing.T) {
+	for _, p := range broken() {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			code, _, errs, r := try(t, "--peer="+p.Name, "--response-plane=tcp", "--delivery=pull", "--floor=tcp-pull", "--frontends=1")
+			if code != 2 || !strings.Contains(errs, p.Name) || !strings.Contains(errs, "wrong records") {
+				t.Errorf("exit code %d: %s", code, errs)
+			}
+			if len(r.Runs) != 2 || r.Runs[0].Wrong != 0 || r.Runs[1].Wrong == 0 {
+				t.Errorf("runs: %+v", r.Runs)
+			}
+		})
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--floor=none-pull"}, `--floor none-pull: is not run: use one of [tcp-pull`},
+		{[]string{"--peer=thrift"}, "thrift"},
+		{[]string{"--engines=1"}, "--engines 1 with --worker-processes 2"},
+		{[]string{"--streams=0"}, "--streams"},
+	} {
+		if code, _, errs, _ := try(t, c.args...); code != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d, %q, expected %q in it", c.args, code, errs, c.want)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	got := compare([]string{"tcp-pull", "tcp-sink", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "grpc-pull"}, "bare-tcp-sink")
+	want := [][2]string{
+		{"tcp-pull", "bare-tcp-sink"}, {"tcp-sink", "bare-tcp-sink"}, {"quic-sink", "bare-tcp-sink"}, {"bare-tcp-pull", "bare-tcp-sink"}, {"grpc-pull", "bare-tcp-sink"},
+		{"tcp-pull", "bare-tcp-pull"}, {"quic-sink", "tcp-sink"}, {"tcp-pull", "tcp-sink"}, {"grpc-pull", "tcp-sink"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, expected %v", got, want)
+	}
+}
