@@ -194,15 +194,21 @@ func (b *Browser) Show(url, scheme string, width int) {
 	b.T.Helper()
 	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.Call("Page.navigate", map[string]any{"url": url}, nil)
+	b.Loads(func() { b.Call("Page.navigate", map[string]any{"url": url}, nil) })
+}
+
+// Loads waits until what do has started is loaded.
+func (b *Browser) Loads(do func()) {
+	b.T.Helper()
+	do()
 	select {
 	case <-b.said:
 	case <-time.After(time.Minute):
-		b.T.Fatalf("%s was not loaded within a minute", url)
+		b.T.Fatal("no page was loaded within a minute")
 	}
 }
 
-// Eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out.
+// Eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out, which may be nil.
 func (b *Browser) Eval(expression string, out any) {
 	b.T.Helper()
 	var r struct {
@@ -212,6 +218,9 @@ func (b *Browser) Eval(expression string, out any) {
 	b.Call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
 	if r.ExceptionDetails != nil {
 		b.T.Fatalf("%s: %s\n%s", expression, r.ExceptionDetails.Text, r.Result.Value)
+	}
+	if out == nil {
+		return
 	}
 	if err := json.Unmarshal(r.Result.Value, out); err != nil {
 		b.T.Fatalf("%s: %v", expression, err)
