@@ -35,6 +35,7 @@ type failover struct {
 type failStream struct {
 	propertyStream
 	out      *OutStream // nil until the request has arrived
+	minted   time.Time
 	attached bool
 	sending  chan struct{} // closed when a record in fragments has been sent; nil: none was
 	consumer byte
@@ -146,7 +147,7 @@ func (r *failover) mint() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s := &failStream{propertyStream: propertyStream{t: r.t, p: r.p, id: uint64(len(r.streams) + 1), in: in}, consumer: kind % consumerKinds, done: make(chan struct{})}
+	s := &failStream{propertyStream: propertyStream{t: r.t, p: r.p, id: uint64(len(r.streams) + 1), in: in}, consumer: kind % consumerKinds, minted: time.Now(), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.done) })
 	r.streams = append(r.streams, s)
 	s.consume()
@@ -196,6 +197,10 @@ func (s *failStream) attach() {
 	switch {
 	case s.attached && !errors.Is(err, ErrStaleTerms):
 		s.errorf("attached twice: %v", err)
+	case !s.attached && errors.Is(err, ErrStaleTerms) && time.Since(s.minted) >= earlyLife:
+		// Its RESUME came so long before the request that the worker has forgotten it: the request is refused, and whoever
+		// sent it gives the stream up.
+		s.cancelBy(func() { s.in.Kill(End{Type: EndKilled, Text: "refused"}) })
 	case !s.attached && err != nil && (!errors.Is(err, ErrStaleTerms) || !s.canceled):
 		s.errorf("attach: %v", err)
 	case !s.attached && err == nil:
