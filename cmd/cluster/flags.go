@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/analysis"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/cluster"
 	"github.com/laneway-ai/laneway/internal/planeflags"
@@ -23,6 +24,10 @@ type flags struct {
 	ttft, itl, steadyAfter                                            *time.Duration
 	maxErrorRate                                                      *float64
 	netns                                                             *bool
+	holders                                                           *int
+	holdDelay                                                         *time.Duration
+	pin                                                               *string
+	allow                                                             *[]string
 	router, natsURL, dir, binDir                                      *string
 	etcd                                                              *[]string
 }
@@ -41,6 +46,12 @@ func declare(app *cli.App) *flags {
 		[]string{string(responseplane.RouterLeastLoaded), string(responseplane.RouterRoundRobin), string(responseplane.RouterRandom)}, "how the frontend chooses the worker of a request")
 	f.ttft = g.Duration("time-to-first-token", 20*time.Millisecond, cli.Range(0, time.Hour), "prefill of the mock engines")
 	f.itl = g.Duration("inter-token-latency", 200*time.Millisecond, cli.Range(time.Millisecond, time.Hour), "interval of the mock engines' passes; the default keeps 2 cores under 90% busy")
+	f.holders = g.Int("holders", 0, cli.Range(0, 512).Unit("processes"), "how many of the worker processes, the first ones, hold half of their requests back for --hold-delay, so that runs can be made "+
+		"at a chosen number of holders; at most half of --processes")
+	f.holdDelay = g.Duration("hold-delay", 0, cli.Range(0, time.Hour).OrZero("4 x the larger of 3 inter-token latencies and 2 x (--time-to-first-token + --inter-token-latency), at least 1s"),
+		"how long a holder holds a request; half of it is what its mean time to first response grows by, twice what a holder needs")
+	f.pin = g.Checked("pin", cluster.PinAuto, "auto|off|LIST", "which cores the processes are kept to. auto gives frontend, workers (with etcd and NATS) and load generator cores of their own where there are 6 or more; "+
+		`a list names them: "frontend:0-1 workers:2-5 loadgen:6-7", and servers:CORES for etcd and NATS (Linux)`, nil)
 	f.netns = g.Bool("netns", false, "each process in a network namespace of its own, joined by a bridge at MTU 1500, so that UDP counters are one process's own (Linux, root)")
 	f.etcd = g.List("etcd-endpoints", nil, "etcd that runs already; empty = each run starts its own")
 	f.natsURL = g.Checked("nats-url", "", "URL", "NATS that runs already; empty = each run starts its own", validNATS)
@@ -57,6 +68,8 @@ func declare(app *cli.App) *flags {
 	g = app.Group("Judgement")
 	f.steadyAfter = g.Duration("steady-after", 10*time.Second, cli.Any(), "the steady window begins so long after the first measured request")
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0.0, 1.0), "exit 2 when a larger share of a run's requests fails")
+
+	f.allow = g.EnumList("allow", nil, analysis.Allowable(), "marks that do not set a run aside in the analysis after the runs")
 
 	f.plane = planeflags.Register(app, planeflags.Options{
 		Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "arms, one plane each, which take turns", Arms: planeflags.ArmsAmong,
@@ -87,6 +100,7 @@ func (f *flags) config() cluster.Config {
 		Arms: plane.Planes, Runs: *f.runs,
 		Workers: *f.workers, Processes: *f.processes, Concurrency: *f.concurrency, Requests: *f.requests, Warmup: *f.warmup, ISL: *f.isl, OSL: *f.osl,
 		TTFT: *f.ttft, ITL: *f.itl, Router: *f.router, SteadyAfter: *f.steadyAfter, MaxErrorRate: *f.maxErrorRate,
+		Holders: *f.holders, HoldDelay: *f.holdDelay, Pin: *f.pin,
 		BindAddr: loopback, Netns: *f.netns, ServerEndpoints: plane.ServerEndpoints,
 		Lanes: func(p string) int {
 			if slices.Contains(planeflags.ArmNames(), p) {
@@ -115,7 +129,7 @@ func (f *flags) config() cluster.Config {
 	}
 	c.Settings["bind_addr"] = c.BindAddr
 	// What these say is about this program, or the load generator has its own.
-	for _, k := range []string{"artifact_dir", "log_format", "log_level"} {
+	for _, k := range []string{"allow", "artifact_dir", "log_format", "log_level"} {
 		delete(c.Settings, k)
 	}
 	return c

@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 
+	"github.com/laneway-ai/laneway/internal/analysis"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/cluster"
 	"github.com/laneway-ai/laneway/internal/report"
@@ -37,7 +39,30 @@ func compare(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) erro
 		return err
 	}
 	outcomes, err := cluster.Run(ctx, cfg)
-	return errors.Join(err, show(app.Stdout, outcomes))
+	err = errors.Join(err, show(app.Stdout, outcomes))
+	if len(outcomes) == 0 || ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, analyse(ctx, app.Stdout, outcomes, filepath.Join(cfg.Dir, analysisDir), analysis.Options{Allow: *f.allow, MaxErrorRate: cfg.MaxErrorRate}))
+}
+
+// analysisDir gets the plots, beside the runs' directories.
+const analysisDir = "analysis"
+
+// analyse puts the runs into the table by configuration and number of holders. That nothing may be compared is an answer: the runs were good or bad
+// for themselves.
+func analyse(ctx context.Context, w io.Writer, outcomes []cluster.Outcome, out string, opts analysis.Options) error {
+	var dirs []string
+	for _, o := range outcomes {
+		dirs = append(dirs, o.Dir)
+	}
+	fmt.Fprint(w, "\nAnalysis\n")
+	_, err := analysis.Report(ctx, w, dirs, out, opts)
+	var none *analysis.NotComparableError
+	if errors.As(err, &none) {
+		_, err = fmt.Fprintf(w, "\n%v. Marks can be allowed with --allow here and in `go run ./analysis`, which also takes --window raw.\n", none)
+	}
+	return err
 }
 
 // show prints each run and the table of all, and returns what is wrong with them. Numbers that may not be used give exit code 2.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +61,10 @@ func TestBothArmsEndToEnd(t *testing.T) {
 	dir := t.TempDir()
 	before := children(t)
 	nothingIsLeft := remains(t)
-	code, stdout, stderr := runApp(small(dir, "--response-plane=tcp,quic", "--lanes=2")...)
+	// One of the two worker processes holds requests back, and the load generator has a core that the frontend does not have, where there are two.
+	front, load := twoCores()
+	code, stdout, stderr := runApp(small(dir, "--response-plane=tcp,quic", "--lanes=2", "--holders=1", "--allow=client-limited,not steady",
+		fmt.Sprintf("--pin=frontend:%d workers:%d loadgen:%d", front, front, load))...)
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}
@@ -88,9 +94,31 @@ func TestBothArmsEndToEnd(t *testing.T) {
 				t.Errorf("%s: config.%s is %v, expected %v", arm, key, got, want)
 			}
 		}
+		if r.Holders == nil || *r.Holders != 1 {
+			t.Errorf("%s: %v holders, one was made", arm, r.Holders)
+		}
+		want := fmt.Sprint(front)
+		if pins := r.Environment.Pins; len(pins) != 6 || pins["frontend"] != want || pins["worker-1"] != want || pins["etcd"] != want || pins["nats"] != want || pins["loadgen"] != fmt.Sprint(load) {
+			t.Errorf("%s: pins %v", arm, pins)
+		}
+		if r.Marked(report.MarkSharedCores) != (front == load) || r.Environment.CPUs != runtime.NumCPU() {
+			t.Errorf("%s: marks %v, %d cores; frontend and load generator had the cores %d and %d", arm, r.Marks, r.Environment.CPUs, front, load)
+		}
+		if text := fmt.Sprintf("  %s, 1 holder: %s-1\n", arm, arm); !strings.Contains(stdout.String(), text) {
+			t.Errorf("the analysis does not have %q:\n%s", text, stdout)
+		}
 		var rows []string
 		for _, p := range r.Processes {
 			rows = append(rows, p.Role+" "+p.Name)
+			if p.Role == "worker" {
+				held := p.Name == "worker-0"
+				if p.Holder == nil || *p.Holder != held || p.MetricFirstResponse == nil || (*p.MetricFirstResponse > 250) != held || p.MetricResponses == nil || *p.MetricResponses < 1 {
+					t.Errorf("%s: %s is a holder: %v; its own metric: %v ms over %v responses", arm, p.Name, p.Holder, p.MetricFirstResponse, p.MetricResponses)
+				}
+			}
+			if procs := p.Role != "etcd" && p.Role != "nats"; procs != (p.GOMAXPROCS != nil) || procs && *p.GOMAXPROCS != 1 { // each has one core
+				t.Errorf("%s: %s has GOMAXPROCS %v", arm, p.Name, p.GOMAXPROCS)
+			}
 			if p.CPUSeconds == nil || p.RSSPeak == nil || *p.RSSPeak < 1<<20 {
 				t.Errorf("%s: %s %s has CPU %v, memory %v", arm, p.Role, p.Name, p.CPUSeconds, p.RSSPeak)
 			}
@@ -104,6 +132,10 @@ func TestBothArmsEndToEnd(t *testing.T) {
 		}
 	}
 
+	if plots, err := filepath.Glob(filepath.Join(dir, analysisDir, "*.svg")); err != nil || len(plots) == 0 {
+		t.Errorf("the analysis wrote no plots: %v %v", plots, err)
+	}
+
 	// A second call adds a run. Only one arm, so that the numbers show that they are shared.
 	if code, _, stderr := runApp(small(dir, "--response-plane=tcp", "--request-count=16")...); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -111,6 +143,26 @@ func TestBothArmsEndToEnd(t *testing.T) {
 	if err := report.Check(filepath.Join(dir, "tcp-2")); err != nil {
 		t.Error(err)
 	}
+}
+
+// twoCores are two cores that this process may use, the same one twice when there is but one.
+func twoCores() (a, b int) {
+	var found []int
+	status, _ := os.ReadFile("/proc/self/status") // where it cannot be read, the run says what is wrong
+	_, rest, _ := strings.Cut(string(status), "\nCpus_allowed_list:")
+	for f := range strings.SplitSeq(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), ",") {
+		from, to, isRange := strings.Cut(f, "-")
+		if n, err := strconv.Atoi(from); err == nil {
+			found = append(found, n)
+		}
+		if n, err := strconv.Atoi(to); isRange && err == nil {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		return 0, 0
+	}
+	return found[0], found[len(found)-1]
 }
 
 func TestBadCommandLines(t *testing.T) {
@@ -124,6 +176,11 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"--netns", "--processes=1024", "--workers=1024"}, "--netns with --processes 1024: use at most 998"},
 		{[]string{"--netns", "--etcd-endpoints=https://etcd:2379"}, "--netns with --etcd-endpoints https://etcd:2379: only http:// can be reached"},
 		{[]string{"--netns", "--nats-url=tls://nats:4222"}, "--netns with --nats-url tls://nats:4222: only nats:// can be reached"},
+		{[]string{"--pin=frontend"}, `--pin "frontend": "frontend" names no part: use auto, off, or a list`},
+		{[]string{"--pin=workers:1023"}, "workers may not use core 1023: this process has "},
+		{[]string{"--holders=5"}, "--holders 5 of --processes 8: use 0 to 4"},
+		{[]string{"--holders=1", "--hold-delay=1s"}, "--hold-delay 1s makes no holder"},
+		{[]string{"--allow=wrong tokens"}, "--allow"},
 		{[]string{"--bin-dir=" + t.TempDir()}, "does not have the program mockworker"},
 		{[]string{"--nats-url=nats://127.0.0.1:1"}, "--nats-url"},
 	} {
@@ -178,7 +235,13 @@ func TestSettingsReachTheRuns(t *testing.T) {
 	if !slices.Equal(c.PlaneArgs, []string{"--quic-lanes=3", "--udp-recv-buffer=1MiB"}) || c.BindAddr != ":7000" || c.Warmup != 0 || c.Lanes("quic") != 3 || c.Lanes("tcp") != 1 {
 		t.Errorf("config %+v", c)
 	}
-	if c.Settings["udp_recv_buffer"] != int64(1<<20) || c.Settings["artifact_dir"] != nil {
+	if c = parse("--holders=2", "--hold-delay=3s", "--pin=off", "--allow=partial"); c.Holders != 2 || c.HoldDelay != 3*time.Second || c.Pin != "off" || c.Settings["allow"] != nil {
+		t.Errorf("config %+v", c)
+	}
+	if c = parse(); c.Pin != cluster.PinAuto || c.Holders != 0 {
+		t.Errorf("config %+v", c)
+	}
+	if c = parse("--udp-recv-buffer=1MiB"); c.Settings["udp_recv_buffer"] != int64(1<<20) || c.Settings["artifact_dir"] != nil {
 		t.Errorf("settings %v", c.Settings)
 	}
 }

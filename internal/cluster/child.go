@@ -29,6 +29,8 @@ type spec struct {
 	// died is called once, by the child's own goroutine, when it ends without stop having been called. Nil: its end is expected.
 	died func(*DiedError)
 	in   *netns.Node // the network namespace that it runs in; nil = ours
+	// cores are those that it is kept to, from its first instruction on, so that its runtime counts no others; empty = all.
+	cores coreSet
 }
 
 // DiedError says that a child ended, and what it said last.
@@ -96,7 +98,12 @@ func start(s spec) (*child, error) {
 	go func() {
 		// The kernel tells a child of its parent's death when the thread that made it ends, so that thread must stay.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		clean := true
+		defer func() {
+			if clean { // else the thread, which is kept to the child's cores, ends with its goroutine
+				runtime.UnlockOSThread()
+			}
+		}()
 		defer close(c.done)
 		if tee != nil {
 			defer tee.Close()
@@ -104,6 +111,10 @@ func start(s spec) (*child, error) {
 		run := c.cmd.Start
 		if s.in != nil {
 			run = func() error { return s.in.Do(c.cmd.Start) }
+		}
+		if len(s.cores) > 0 {
+			start := run
+			run = func() (err error) { clean, err = onCores(s.cores, start); return err }
 		}
 		if err := run(); err != nil {
 			started <- err

@@ -39,6 +39,15 @@ type Config struct {
 	SteadyAfter           time.Duration
 	MaxErrorRate          float64 // share, 0 to 1
 
+	// Holders is how many worker processes, the first ones, hold back half of their requests for HoldDelay; 0 to half of Processes. A HoldDelay of 0 is made from
+	// ITL and TTFT.
+	Holders   int
+	HoldDelay time.Duration
+
+	// Pin says which cores the processes are kept to: PinAuto, PinOff, or a list like "frontend:0-1 workers:2-5 loadgen:6-7 servers:2" (etcd and NATS go with the
+	// workers when servers is left out; what is not named is not pinned).
+	Pin string
+
 	// PlaneArgs are transport settings, as flags, for frontend and workers; --response-plane and --bind-addr are not among them.
 	PlaneArgs []string
 	// BindAddr is where the workers listen. A fixed port P gives process i the ports from P + i*ServerEndpoints on.
@@ -63,6 +72,7 @@ type Config struct {
 	Log      *slog.Logger
 
 	times times
+	pins  pins // what Pin came to
 }
 
 // times bound what is waited for. Zero fields take the defaults; tests shorten them.
@@ -120,7 +130,8 @@ func (c Config) Validate() error {
 	if _, err := c.bindAddr(max(c.Processes-1, 0)); err != nil {
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, c.checkNetns())...)
+	_, err := parsePin(c.Pin)
+	return errors.Join(append(errs, err, c.checkHolders(), c.checkNetns())...)
 }
 
 // engines is how many workers process i holds: as even as can be.
@@ -132,10 +143,16 @@ func (c Config) engines(i int) int {
 	return n
 }
 
-// workerProcs is GOMAXPROCS of a worker process: its share of the machine, at least 1. The worker processes share the cores;
+// workerProcs is GOMAXPROCS of a worker process: its share of the workers' cores, at least 1. The worker processes share the cores;
 // with a scheduler of every core's size each, their idle threads spin and wake one another. One pair of runs, on a shared machine,
 // had 11.0 against 9.4 ms of worker CPU a request (8 processes, 2 cores, all processes of the run changed); not repeated.
-func (c Config) workerProcs() int { return max(1, runtime.NumCPU()/c.Processes) }
+func (c Config) workerProcs() int {
+	cores := len(c.pins[pinWorkers])
+	if cores == 0 {
+		cores = runtime.NumCPU()
+	}
+	return max(1, cores/c.Processes)
+}
 
 // bindAddr is where worker process i listens.
 func (c Config) bindAddr(i int) (string, error) {
@@ -173,7 +190,8 @@ func (c Config) checkMachine() error {
 	if c.Netns { // whose ports are all free
 		network = netns.Check
 	}
-	return errors.Join(cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)), loadgen.CheckPorts(c.Concurrency), network())
+	_, _, pinErr := c.resolvePins()
+	return errors.Join(pinErr, cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)), loadgen.CheckPorts(c.Concurrency), network())
 }
 
 // checkPorts looks whether the fixed ports of --bind-addr are free.

@@ -24,7 +24,7 @@ func TestValidateNamesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Config){
-		`the arm "mux-tcp" is not known: use some of [tcp tls quic]`: func(c *Config) { c.Arms = []string{"mux-tcp"} },
+		`the arm "mux-quic" is not known: use some of [tcp tls quic mux-tcp record-quic interval-quic]`: func(c *Config) { c.Arms = []string{"mux-quic"} },
 		"no arm is named":                             func(c *Config) { c.Arms = nil },
 		"--workers 3 is less than --processes 8":      func(c *Config) { c.Workers = 3 },
 		"at most 1024 workers, use 10 processes":      func(c *Config) { c.Workers = 10000 },

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,12 +58,23 @@ func behaves(name, behaviour string) bool {
 	return false
 }
 
+// coresOf are the cores that a process may use, as the kernel writes them; "" where it does not say.
+func coresOf(pid string) string {
+	b, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(b), "\nCpus_allowed_list:")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
+}
+
 func play(role string) int {
 	name := flagOf("name")
 	if name == "" {
 		name = role
 	}
-	if err := os.WriteFile(filepath.Join(os.Getenv(pidsEnv), strconv.Itoa(os.Getpid())), []byte(name+" "+strings.Join(os.Args[1:], " ")), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(os.Getenv(pidsEnv), strconv.Itoa(os.Getpid())), fmt.Appendf(nil, "%s %s cores=%s counted=%d", name, strings.Join(os.Args[1:], " "), coresOf("self"), runtime.NumCPU()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,19 @@ func Run(ctx context.Context, cfg Config) ([]Outcome, error) {
 	first, err := nextNumber(cfg.Dir, cfg.Arms)
 	if err != nil {
 		return nil, err
+	}
+	var why string
+	if cfg.pins, why, err = cfg.resolvePins(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(cfg.pins) > 0:
+		fmt.Fprintln(cfg.Progress, "pinned to cores:", cfg.pins.text())
+	case why != "":
+		fmt.Fprintln(cfg.Progress, "the processes are not pinned to cores:", why)
+	}
+	if cfg.Holders > 0 {
+		fmt.Fprintf(cfg.Progress, "%d of %d worker processes hold half of their requests back for %s\n", cfg.Holders, cfg.Processes, cfg.holdDelay())
 	}
 	var out []Outcome
 	for n := range cfg.Runs {
@@ -190,9 +204,11 @@ func (s *session) writeInfo() (string, error) {
 	config["workers"], config["worker_processes"] = s.cfg.Workers, s.cfg.Processes
 	config["worker_gomaxprocs"] = s.cfg.workerProcs()
 	config["warmup_request_count"] = s.cfg.Warmup
+	config["holders"], config["hold_delay"] = s.cfg.Holders, cli.FormatDuration(s.cfg.holdDelay())
 	b, err := json.MarshalIndent(map[string]any{
-		"config":      config,
-		"environment": report.Environment{Revision: s.cfg.Programs.Revision, Netns: s.net != nil},
+		"config": config,
+		"environment": report.Environment{Revision: s.cfg.Programs.Revision, Netns: s.net != nil, Pins: s.recordPins(),
+			CPUs: runtime.NumCPU()}, // a pinned load generator sees its own only
 	}, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("run info: %w", err)

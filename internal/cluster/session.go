@@ -117,6 +117,11 @@ func (s *session) startServer(role string, start func(context.Context, devserver
 			s.died(&DiedError{Name: role, State: "its process is gone", Last: tail(log.Name(), tailLines), Log: log.Name()})
 		}
 	})
+	if cores := s.cfg.pins.servers(); len(cores) > 0 {
+		if err := pinProcess(one.PID(), cores); err != nil {
+			return nil, fmt.Errorf("%s cannot be pinned to the cores %s: %w", role, cores, err)
+		}
+	}
 	return srv, nil
 }
 
@@ -153,7 +158,9 @@ func (s *session) startWorkers() error {
 			fmt.Sprintf("--seed=%d", i+1), "--admin-addr="+s.address(name), "--bind-addr="+bind,
 			fmt.Sprintf("--output-tokens=%d", s.cfg.OSL), "--time-to-first-token="+s.cfg.TTFT.String(), "--inter-token-latency="+s.cfg.ITL.String(),
 			"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
+		args = append(args, s.cfg.holdArgs(i)...)
 		sp := s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)
+		sp.cores = s.cfg.pins[pinWorkers]
 		sp.env = append(slices.Clone(s.env), fmt.Sprintf("GOMAXPROCS=%d", s.cfg.workerProcs()))
 		if s.workers[i], err = start(sp); err != nil {
 			return err
@@ -166,7 +173,9 @@ func (s *session) startFrontend() (err error) {
 	at := s.address(nodeFrontend)
 	args := append(s.discoveryArgs(), "--name=frontend", "--http-addr="+at, "--admin-addr="+at, "--router="+s.cfg.Router,
 		"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
-	s.frontend, err = start(s.spec(nodeFrontend, s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...))
+	sp := s.spec(nodeFrontend, s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...)
+	sp.cores = s.cfg.pins[pinFrontend]
+	s.frontend, err = start(sp)
 	return err
 }
 
@@ -181,6 +190,7 @@ func (s *session) startLoadgen(info string) (err error) {
 		args = append(args, "--metrics-url=http://"+a+"/metrics")
 	}
 	sp := s.spec(nodeLoadgen, c.Programs.Loadgen, args...)
+	sp.cores = s.cfg.pins[pinLoadgen]
 	sp.died = nil // its end is the end of the run
 	sp.also = &prefixed{w: c.Progress, prefix: s.name + ": "}
 	s.loadgen, err = start(sp)
