@@ -2,9 +2,11 @@ package main
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -22,6 +24,7 @@ type debugView struct {
 	Engines []debugEngine            `json:"engines"`
 	Sockets []debugSocket            `json:"sockets"`
 	Stats   responseplane.Stats      `json:"stats"`
+	Rates   planepage.Rates          `json:"rates"`
 	Config  map[string]string        `json:"config"`
 	// Settings are the transports', as asked for and in force.
 	Settings []planeflags.Setting `json:"settings"`
@@ -42,15 +45,43 @@ type debugSocket struct {
 	PacketsOut uint64 `json:"packets_out"`
 }
 
-func (p *process) serveDebug(w http.ResponseWriter, _ *http.Request) {
-	admin.WriteJSON(w, p.debug())
+func (p *process) serveDebug(w http.ResponseWriter, r *http.Request) {
+	page, err := planepage.Wants(w, r)
+	var refresh *planepage.Refresh
+	if err == nil {
+		refresh, err = planepage.RefreshOf(r)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	at, sockets := time.Now(), p.sockets()
+	d := p.debug(at, sockets)
+	if !page {
+		admin.WriteJSON(w, d)
+		return
+	}
+	v := planepage.Worker{Process: d.Process, NotReady: d.Reason, At: at, Model: d.Model, Node: d.Node.ID, Stats: d.Stats, Rates: d.Rates, Sockets: sockets, Settings: d.Settings, Config: d.Config, Refresh: refresh}
+	for _, e := range d.Engines {
+		v.Engines = append(v.Engines, planepage.Engine(e))
+	}
+	v.Page().Serve(w, http.StatusOK)
 }
 
-func (p *process) debug() debugView {
+func (p *process) sockets() []transport.SocketInfo {
+	var all []transport.SocketInfo
+	for _, t := range p.transports {
+		all = append(all, t.Sockets()...)
+	}
+	return all
+}
+
+func (p *process) debug(at time.Time, sockets []transport.SocketInfo) debugView {
 	d := debugView{
 		Process: p.s.name, Ready: true, Model: p.s.model, Node: p.worker.Descriptor(), Stats: p.worker.Stats(), Config: p.s.values,
 		Engines: make([]debugEngine, len(p.engines)), Sockets: []debugSocket{},
 	}
+	d.Rates = p.rates.Rates(at, d.Stats)
 	if err := p.ready(); err != nil {
 		d.Ready, d.Reason = false, err.Error()
 	}
@@ -58,10 +89,6 @@ func (p *process) debug() debugView {
 		running, waiting := e.Load()
 		d.Engines[i] = debugEngine{Worker: p.workerID(i), Running: running, Waiting: waiting}
 		d.Open += running + waiting
-	}
-	var sockets []transport.SocketInfo
-	for _, t := range p.transports {
-		sockets = append(sockets, t.Sockets()...)
 	}
 	for _, s := range sockets {
 		d.Sockets = append(d.Sockets, socketOf(p.s.name, s))

@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
@@ -38,6 +39,7 @@ type process struct {
 	tracer     *tracing.Tracer // nil = none
 	engines    []*mockengine.Engine
 	admin      *admin.Server
+	rates      *planepage.Keeper
 
 	// Set by start, used by the goroutine of run only.
 	deliverer discovery.Deliverer
@@ -123,6 +125,7 @@ func (p *process) build(ctx context.Context) error {
 		return err
 	}
 	p.onClose(func() { p.admin.Close() })
+	p.rates = planepage.NewKeeper(time.Now())
 	p.admin.Handle("GET /debug/plane", http.HandlerFunc(p.serveDebug))
 	return nil
 }

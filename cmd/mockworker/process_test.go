@@ -240,6 +240,15 @@ func TestEndToEnd(t *testing.T) {
 					t.Errorf("/debug/plane lacks %q:\n%s", want, debug)
 				}
 			}
+			_, page := httpGet(t, p, "/debug/plane?format=html")
+			for _, want := range []string{"Laneway worker process w-" + plane, "w-" + plane + "-3</td>", "ended as complete", "shrink-threshold"} {
+				if !strings.Contains(page, want) {
+					t.Errorf("the page of /debug/plane lacks %q:\n%s", want, page)
+				}
+			}
+			if code, text := httpGet(t, p, "/debug/plane?format=xml"); code != http.StatusBadRequest || !strings.Contains(text, "format=html") {
+				t.Errorf("an unknown format: %d %s", code, text)
+			}
 
 			// Leaving: what is open ends as it should, what is new finds no worker.
 			slow, err := open(ctx, f, "slow", 40)

@@ -23,7 +23,7 @@ const (
 func StreamPath(id string) string { return StreamsPath + "/" + url.PathEscape(id) }
 
 // Silent is how many single open requests the page names.
-const Silent = 20
+const Silent = 10
 
 // Frontend is what a frontend's page shows.
 type Frontend struct {

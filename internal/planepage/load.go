@@ -51,10 +51,14 @@ func Loads(workers []responseplane.WorkerStatus, load responseplane.Load) []Proc
 		p.Workers++
 		p.Plane, p.Fallback = cmp.Or(p.Plane, w.Plane), cmp.Or(p.Fallback, w.Fallback)
 		p.Err = cmp.Or(p.Err, w.Err)
-		for n, is := range map[*int]bool{&p.Reachable: w.Reachable, &p.Avoided: w.Avoided, &p.Vanished: w.Vanished} {
-			if is {
-				*n++
-			}
+		if w.Reachable {
+			p.Reachable++
+		}
+		if w.Avoided {
+			p.Avoided++
+		}
+		if w.Vanished {
+			p.Vanished++
 		}
 	}
 	var means []report.ProcessLoad

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,10 @@ func lanesSection(lanes []responseplane.LaneStats, sockets []transport.SocketInf
 	}
 	t := Table{Summary: "Lanes that are up, " + thousands(len(lanes)), Open: len(lanes) <= 32, Left: 3,
 		Heads: []string{"process", "plane", "state", "lane", "serial", "RTT", "streams", "queue", "records in", "records out", "bytes in", "bytes out", "drops", "MTU", "GSO/GRO", "local", "remote"}}
+	lanes = slices.Clone(lanes)
+	slices.SortFunc(lanes, func(a, b responseplane.LaneStats) int {
+		return cmp.Or(cmp.Compare(a.PeerName, b.PeerName), slices.Compare(a.Peer[:], b.Peer[:]), cmp.Compare(a.Plane, b.Plane), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Serial, b.Serial))
+	})
 	for i := range lanes {
 		l := &lanes[i]
 		drops, mtu, offload := "-", "-", "-"
@@ -125,11 +130,11 @@ func socketsSection(sockets []transport.SocketInfo) Section {
 func settingsSection(settings []planeflags.Setting, config map[string]string, facts []Fact) Section {
 	t := Table{Summary: "Transport settings, as asked for and in force", Open: true, Left: 3, Heads: []string{"setting", "asked", "in force"}}
 	for _, s := range settings {
-		t.Rows = append(t.Rows, []Cell{{Text: s.Name}, {Text: s.Asked}, {Text: s.InForce}})
+		t.Rows = append(t.Rows, []Cell{{Text: s.Name}, {Text: orDash(s.Asked)}, {Text: orDash(s.InForce)}})
 	}
 	all := Table{Summary: "All flags in force, " + thousands(len(config)), Left: 2, Heads: []string{"flag", "value"}}
 	for _, k := range sortedKeys(config) {
-		all.Rows = append(all.Rows, []Cell{{Text: k}, {Text: config[k]}})
+		all.Rows = append(all.Rows, []Cell{{Text: k}, {Text: orDash(config[k])}})
 	}
 	return Section{ID: "settings", Title: "Settings in force", Facts: facts, Tables: []Table{t, all}}
 }
