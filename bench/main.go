@@ -1,6 +1,7 @@
 // Command bench measures Laneway beside what a user would pick today, in one interleaved run.
 //
 //	cd bench && GOWORK=off go run .
+//	cd bench && GOWORK=off go run . udp
 //
 // It is a module of its own, so that no peer becomes a dependency of the library.
 package main
@@ -18,5 +19,6 @@ func newApp() *cli.App {
 }
 
 func run(args []string, app *cli.App) int {
+	addUDP(app)
 	return app.Run(args, addPeers(app))
 }
