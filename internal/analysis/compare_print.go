@@ -51,8 +51,14 @@ func (c *Comparison) Print(w io.Writer) error {
 		b.WriteString("; drops: A " + rangeOf(metricDrops, k.A).text(metricDrops) + ", B " + rangeOf(metricDrops, k.B).text(metricDrops) + "\n")
 	}
 	if len(c.Buckets) > 0 {
-		fmt.Fprintf(&b, "\nResolved: at least %d runs a side, ranges that do not overlap, medians more than %.0f%% apart. With %d runs a side of the same thing, chance alone\n"+
-			"keeps the ranges of one metric apart in 1 of 126 comparisons.\n", minRuns, minShare*100, minRuns)
+		fmt.Fprintf(&b, "\nResolved: at least %d runs a side, ranges that do not overlap, medians more than %.0f%% apart.\n", minRuns, minShare*100)
+		for _, k := range c.Buckets {
+			if min(len(k.A), len(k.B)) >= minRuns {
+				n := chance(len(k.A), len(k.B))
+				fmt.Fprintf(&b, "%s: with %d and %d runs of the same thing, chance alone keeps the ranges of one metric apart in 1 of %.0f comparisons, and those of any of the %d in at most\n"+
+					"1 of %.0f. Repeat what matters, or make more runs.\n", holdersText(k.Holders), len(k.A), len(k.B), n, len(comparedMetrics), n/float64(len(comparedMetrics)))
+			}
+		}
 		if c.Resolved() == 0 {
 			b.WriteString("cannot resolve any difference\n")
 		}
@@ -64,6 +70,16 @@ func (c *Comparison) Print(w io.Writer) error {
 	printAside(&b, c.SetAside)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// chance says in 1 of how many comparisons the ranges of a and b runs of the same thing do not overlap: the runs, in the order of their values, must be
+// all of one side and then all of the other, which is 2 of all ways to choose a of a + b.
+func chance(a, b int) float64 {
+	ways := 1.0
+	for i := 1; i <= a; i++ {
+		ways = ways * float64(b+i) / float64(i)
+	}
+	return ways / 2
 }
 
 func (r Result) difference() string {

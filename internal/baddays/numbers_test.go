@@ -1,0 +1,232 @@
+//go:build linux
+
+package baddays
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/laneway-ai/laneway/internal/analysis"
+	"github.com/laneway-ai/laneway/internal/report"
+)
+
+// itlOf is the comparison's line for the median inter-token latency.
+func itlOf(t *testing.T, c *analysis.Comparison) analysis.Result {
+	t.Helper()
+	for _, b := range c.Buckets {
+		for _, r := range b.Results {
+			if r.Metric.Name == "ITL p50" {
+				return r
+			}
+		}
+	}
+	t.Fatalf("no ITL in %+v", c)
+	return analysis.Result{}
+}
+
+// check2ms wants the 2 ms that were added to each token.
+func check2ms(t *testing.T, r analysis.Result) {
+	t.Helper()
+	if d, _ := r.Difference(); !r.Resolved || math.Abs(d-2) > .5 {
+		t.Errorf("ITL p50: A %+v, B %+v ms, a difference of %.2f, resolved: %t (%s); 2 ms were added", r.A, r.B, d, r.Resolved, r.Why)
+	}
+}
+
+// TestTwoMillisecondsAToken: five real runs a side at once, one side's engines 2 ms slower a token. TestNumbers makes the same with whole clusters.
+func TestTwoMillisecondsAToken(t *testing.T) {
+	w := newWorld(t)
+	type side struct {
+		f    *frontend
+		dirs []string
+	}
+	var sides [2]side
+	var workers []*worker
+	for i, itl := range []string{"20ms", "22ms"} {
+		ns := "--namespace=itl" + itl
+		for k := range 2 {
+			workers = append(workers, w.startWorker(t, fmt.Sprintf("w%s-%d", itl, k), 2, ns, "--inter-token-latency="+itl).ready(t))
+		}
+		sides[i].f = w.startFrontend(t, ns).serving(t)
+		sides[i].f.sees(t, 4)
+	}
+	for n := range 5 {
+		var both sync.WaitGroup
+		var made [2]*generator
+		for i := range sides {
+			made[i] = sides[i].f.startLoadgen(t, fmt.Sprintf("run-%d-%d", i, n), "--concurrency=32", "--request-count=32", "--warmup-request-count=0", "--osl=32")
+			both.Go(func() { <-made[i].done })
+		}
+		both.Wait()
+		for i, g := range made {
+			g.report(t, 0)
+			sides[i].dirs = append(sides[i].dirs, g.dir)
+		}
+	}
+	passes, late, skipped := 0.0, 0.0, 0.0
+	for _, k := range workers {
+		m := w.metrics(t, k.admin)
+		passes, late, skipped = passes+m["laneway_worker_pass_late_seconds_count"], late+m["laneway_worker_pass_late_seconds_sum"], skipped+m["laneway_worker_passes_skipped_total"]
+	}
+	t.Logf("%.0f passes, %.1f ms late in the mean, %.0f skipped", passes, late/passes*1e3, skipped)
+	if late/passes > .004 || skipped > passes/50 {
+		t.Skipf("the machine is too busy for a mock engine that keeps time: passes are %.1f ms late in the mean, %.0f of %.0f were skipped", late/passes*1e3, skipped, passes)
+	}
+	opts := analysis.Options{Window: analysis.WindowRaw, Allow: analysis.Allowable()}
+	c, err := analysis.Compare(t.Context(), sides[0].dirs, sides[1].dirs, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check2ms(t, itlOf(t, c))
+}
+
+// long is set for tests that take many minutes.
+const long = "LANEWAY_LONG"
+
+// numbers are the built programs of the long form.
+type numbers struct{ dir, cluster, analysis, root string }
+
+func buildNumbers(t *testing.T) *numbers {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &numbers{dir: t.TempDir(), root: root}
+	if keep := os.Getenv("LANEWAY_KEEP_RUNS"); keep != "" {
+		n.dir = keep
+	}
+	bin := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "./cmd/cluster", "./analysis")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	n.cluster, n.analysis = filepath.Join(bin, "cluster"), filepath.Join(bin, "analysis")
+	return n
+}
+
+// call runs a built program and returns its exit code and standard output.
+func (n *numbers) call(t *testing.T, program string, args ...string) (int, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = n.root
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		t.Logf("%s %q: exit code %d\n%s", filepath.Base(program), args, code, errs.String())
+		return code, out.String()
+	}
+	return 0, out.String()
+}
+
+// cluster makes runs below dir.
+func (n *numbers) make(t *testing.T, dir string, more ...string) string {
+	t.Helper()
+	dir = filepath.Join(n.dir, dir)
+	args := append([]string{"--artifact-dir=" + dir, "--response-plane=tcp", "--workers=16", "--processes=8", "--router=round-robin", "--concurrency=32", "--request-count=160", "--isl=16",
+		"--osl=32", "--inter-token-latency=20ms", "--steady-after=500ms"}, more...)
+	if code, out := n.call(t, n.cluster, args...); code != 0 {
+		t.Fatalf("cluster %q: exit code %d\n%s", args, code, out)
+	}
+	return dir
+}
+
+const allow = "--allow=client-limited,not steady"
+
+// TestNumbers makes whole clusters, 68 runs of about 7 s on a machine with nothing else to do, and holds the built analysis to what was put into them: the
+// same binary against itself is not resolved in 5 tries of 5 runs a side, 2 ms a token are, and unequal holders are refused.
+//
+// Five runs a side of the same thing have ranges of one metric that do not overlap in 1 of 126 comparisons, so a failure of "same" by chance is possible: in
+// at most 28% of the calls if its 7 metrics had nothing to do with one another and all varied by more than 3%; most do not.
+func TestNumbers(t *testing.T) {
+	if os.Getenv(long) == "" {
+		t.Skip("takes about 10 minutes: set " + long + "=1, and a -timeout to fit")
+	}
+	n := buildNumbers(t)
+	t.Run("holders", n.holders)
+	t.Run("2ms", n.twoMilliseconds)
+	for try := range 5 {
+		t.Run(fmt.Sprintf("same-%d", try+1), func(t *testing.T) { n.same(t, fmt.Sprintf("same-%d", try+1)) })
+	}
+}
+
+func (n *numbers) holders(t *testing.T) {
+	dirs := map[int]string{}
+	args := []string{allow, "--out="}
+	for _, holders := range []int{0, 1, 2, 4} {
+		dirs[holders] = n.make(t, fmt.Sprintf("holders-%d", holders), "--response-plane=tcp,quic", fmt.Sprintf("--holders=%d", holders), "--concurrency=64", "--osl=8", "--hold-delay=2s")
+		args = append(args, dirs[holders])
+	}
+	code, out := n.call(t, n.analysis, args...)
+	t.Log("\n" + out)
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for plane := range map[string]bool{"tcp": true, "quic": true} {
+		for _, text := range []string{"0 holders", "1 holder", "2 holders", "4 holders"} {
+			if want := fmt.Sprintf("  %s, %s: %s-1\n", plane, text, plane); !strings.Contains(out, want) {
+				t.Errorf("the analysis does not have %q", want)
+			}
+		}
+	}
+	if strings.Contains(out, "on purpose, the rows show") || strings.Contains(out, "the workers' own metric") {
+		t.Error("the rows do not show what was made, or not what the workers measured")
+	}
+	code, out = n.call(t, n.analysis, "compare", allow, filepath.Join(dirs[1], "tcp-1"), "--", filepath.Join(dirs[2], "tcp-1"))
+	if code != 4 {
+		t.Errorf("1 holder against 2: exit code %d, expected 4\n%s", code, out)
+	}
+}
+
+func (n *numbers) twoMilliseconds(t *testing.T) {
+	var a, b string
+	for range 5 {
+		a = n.make(t, "itl-20ms")
+		b = n.make(t, "itl-22ms", "--inter-token-latency=22ms")
+	}
+	code, out := n.call(t, n.analysis, "compare", allow, a, "--", b)
+	t.Log("\n" + out)
+	if code != 0 || !strings.Contains(out, "resolved: B is worse") {
+		t.Errorf("exit code %d", code)
+	}
+	c, err := analysis.Compare(t.Context(), []string{a}, []string{b}, analysis.Options{Allow: []string{report.MarkClientLimited, report.MarkNotSteady}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check2ms(t, itlOf(t, c))
+}
+
+// same compares the odd runs with the even ones, which took turns.
+func (n *numbers) same(t *testing.T, name string) {
+	began := time.Now()
+	dir := n.make(t, name, "--runs=10")
+	args := []string{"compare", allow}
+	for i := 1; i <= 9; i += 2 {
+		args = append(args, filepath.Join(dir, fmt.Sprintf("tcp-%d", i)))
+	}
+	args = append(args, "--")
+	for i := 2; i <= 10; i += 2 {
+		args = append(args, filepath.Join(dir, fmt.Sprintf("tcp-%d", i)))
+	}
+	code, out := n.call(t, n.analysis, args...)
+	t.Logf("10 runs in %v\n%s", time.Since(began).Round(time.Second), out)
+	if code != 0 || strings.Count(out, "5 runs of A") != 1 || !strings.Contains(out, "5 of B") {
+		t.Errorf("exit code %d: not all runs were compared", code)
+	}
+	if strings.Contains(out, "resolved: B is") {
+		t.Error("a difference between a binary and itself is resolved")
+	}
+}
