@@ -53,9 +53,9 @@ func startCluster(t *testing.T) *cluster {
 	var all []*programs.Process
 	for i := range processes {
 		args := common(fmt.Sprint("worker-", i), fmt.Sprint("--num-workers=", workers/processes), "--bind-addr=127.0.0.1:0", "--drain-grace=0", "--drain-timeout=1s", "--model="+model,
-			"--time-to-first-token=50ms", "--inter-token-latency=1s", "--max-num-seqs=64")
+			"--time-to-first-token=50ms", "--inter-token-latency=2s", "--max-num-seqs=64")
 		if i == 6 {
-			args = append(args, "--hold-share=1", "--hold-delay=5s")
+			args = append(args, "--hold-share=1", "--hold-delay=8s")
 		}
 		all = append(all, programs.Start(t, fmt.Sprint("worker-", i), pr.Worker, args...))
 	}
@@ -119,7 +119,7 @@ func (c *cluster) load(t *testing.T, n int) (id string) {
 	})
 	ids := make(chan string, n)
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hello"}],"stream":true,"max_tokens":4096}`, model)
-	slots := make(chan struct{}, 256) // that wait for their first record
+	slots := make(chan struct{}, 512) // that wait for their first record
 	for i := range n {
 		wg.Go(func() {
 			slots <- struct{}{}
