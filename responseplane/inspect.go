@@ -15,7 +15,7 @@ type StreamInfo = mux.StreamInfo
 const (
 	// KeepEnded is how long a request of Open can be looked at after its end.
 	KeepEnded = time.Minute
-	// MaxEnded is how many such requests a Frontend keeps, of some 700 bytes each; the one that ended first goes.
+	// MaxEnded is how many such requests a Frontend keeps, of some 900 bytes each; the one that ended first goes.
 	MaxEnded = 16384
 )
 
