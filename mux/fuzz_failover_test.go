@@ -78,6 +78,12 @@ func runFailover(t *testing.T, s *script) {
 	})}
 	for step := 0; s.more() && step < maxFailSteps; step++ {
 		op := s.byte()
+		for _, s := range r.streams {
+			// A worker that has heard of a request forgets it after a minute: it is refused then, or lost over a death.
+			if !s.attached && time.Since(s.minted) > earlyLife-10*time.Second {
+				s.attach()
+			}
+		}
 		r.step(op & 15)
 		if op < 128 {
 			synctest.Wait()
@@ -197,10 +203,6 @@ func (s *failStream) attach() {
 	switch {
 	case s.attached && !errors.Is(err, ErrStaleTerms):
 		s.errorf("attached twice: %v", err)
-	case !s.attached && errors.Is(err, ErrStaleTerms) && time.Since(s.minted) >= earlyLife:
-		// Its RESUME came so long before the request that the worker has forgotten it: the request is refused, and whoever
-		// sent it gives the stream up.
-		s.cancelBy(func() { s.in.Kill(End{Type: EndKilled, Text: "refused"}) })
 	case !s.attached && err != nil && (!errors.Is(err, ErrStaleTerms) || !s.canceled):
 		s.errorf("attach: %v", err)
 	case !s.attached && err == nil:
