@@ -53,7 +53,7 @@ func (r *Run) judge(opts Options, raw, chosen *report.Window) {
 		if rep.Holders != nil && *rep.Holders != r.Holders && r.Bad.Count == 0 {
 			aside("%s counts %d holders, the rows show %d", report.RunFile, *rep.Holders, r.Holders)
 		}
-		if n, ok := rep.Config["holders"].(float64); ok && int(n) != r.Holders && r.Holders >= 0 {
+		if n, ok := rep.Config["holders"].(float64); ok && n > 0 && int(n) != r.Holders && r.Holders >= 0 {
 			r.note("made with %s on purpose, the rows show %d", holdersText(int(n)), r.Holders)
 		}
 		r.use(opts, chosen)

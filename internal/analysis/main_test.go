@@ -159,6 +159,27 @@ func TestHoldersAreHeldAgainstWhatTheRunSays(t *testing.T) {
 	}
 }
 
+// TestHoldersOnPurpose: runs that were made with other numbers of holders are one configuration, told apart by the holders that the rows show; a run in which they
+// are not those that were made says so.
+func TestHoldersOnPurpose(t *testing.T) {
+	dir := t.TempDir()
+	made := func(id string, asked, shown int) string {
+		return write(t, dir, runtest.Spec{ID: id, First: held(shown), Config: map[string]any{"holders": asked, "pin": id}})
+	}
+	runs, err := Load(t.Context(), []string{made("none", 0, 0), made("two", 2, 2), made("natural", 0, 1), made("missed", 2, 1)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs {
+		if got, want := strings.Contains(strings.Join(r.Notes, ";"), "made with 2 holders on purpose, the rows show 1"), r.Name == "missed"; got != want || len(r.Aside) > 0 {
+			t.Errorf("%s: notes %q, set aside %q", r.Name, r.Notes, r.Aside)
+		}
+	}
+	if table := tabulate(runs); len(table.Lines) != 3 || len(table.SetAside) != 0 {
+		t.Errorf("%d lines for 0, 1 and 2 holders, %d runs set aside", len(table.Lines), len(table.SetAside))
+	}
+}
+
 func load1(t *testing.T, dir string, opts Options) *Run {
 	t.Helper()
 	runs, err := Load(context.Background(), []string{dir}, opts)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/analysis"
+	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -92,7 +93,12 @@ func TestTwoMillisecondsAToken(t *testing.T) {
 const long = "LANEWAY_LONG"
 
 // numbers are the built programs of the long form.
-type numbers struct{ dir, cluster, analysis, root string }
+type numbers struct {
+	dir               string // gets the runs
+	root              string // of the module
+	cluster, analysis string
+	bin, servers      string // what cluster starts, built once: an edit while the test runs changes no run
+}
 
 func buildNumbers(t *testing.T) *numbers {
 	t.Helper()
@@ -100,7 +106,15 @@ func buildNumbers(t *testing.T) *numbers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &numbers{dir: t.TempDir(), root: root}
+	pr, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := devserver.Build(t.Context(), func(s string) { t.Log(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &numbers{dir: t.TempDir(), root: root, bin: filepath.Dir(pr.Frontend), servers: servers}
 	if keep := os.Getenv("LANEWAY_KEEP_RUNS"); keep != "" {
 		n.dir = keep
 	}
@@ -118,7 +132,7 @@ func buildNumbers(t *testing.T) *numbers {
 func (n *numbers) call(t *testing.T, program string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir = n.root
+	cmd.Dir, cmd.Env = n.root, append(os.Environ(), devserver.BinaryEnv+"="+n.servers)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	var exit *exec.ExitError
@@ -136,7 +150,7 @@ func (n *numbers) call(t *testing.T, program string, args ...string) (int, strin
 func (n *numbers) make(t *testing.T, dir string, more ...string) string {
 	t.Helper()
 	dir = filepath.Join(n.dir, dir)
-	args := append([]string{"--artifact-dir=" + dir, "--response-plane=tcp", "--workers=16", "--processes=8", "--router=round-robin", "--concurrency=32", "--request-count=160", "--isl=16",
+	args := append([]string{"--artifact-dir=" + dir, "--bin-dir=" + n.bin, "--response-plane=tcp", "--workers=16", "--processes=8", "--router=round-robin", "--concurrency=32", "--request-count=160", "--isl=16",
 		"--osl=32", "--inter-token-latency=20ms", "--steady-after=500ms"}, more...)
 	if code, out := n.call(t, n.cluster, args...); code != 0 {
 		t.Fatalf("cluster %q: exit code %d\n%s", args, code, out)
@@ -167,7 +181,7 @@ func (n *numbers) holders(t *testing.T) {
 	dirs := map[int]string{}
 	args := []string{allow, "--out="}
 	for _, holders := range []int{0, 1, 2, 4} {
-		dirs[holders] = n.make(t, fmt.Sprintf("holders-%d", holders), "--response-plane=tcp,quic", fmt.Sprintf("--holders=%d", holders), "--concurrency=64", "--osl=8", "--hold-delay=2s")
+		dirs[holders] = n.make(t, fmt.Sprintf("holders-%d", holders), "--response-plane=tcp,quic", fmt.Sprintf("--holders=%d", holders), "--concurrency=64", "--osl=8", "--inter-token-latency=100ms", "--hold-delay=4s")
 		args = append(args, dirs[holders])
 	}
 	code, out := n.call(t, n.analysis, args...)
