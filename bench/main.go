@@ -2,6 +2,7 @@
 //
 //	cd bench && GOWORK=off go run .
 //	cd bench && GOWORK=off go run . udp
+//	cd bench && GOWORK=off go run . quic
 //
 // It is a module of its own, so that no peer becomes a dependency of the library.
 package main
@@ -20,5 +21,6 @@ func newApp() *cli.App {
 
 func run(args []string, app *cli.App) int {
 	addUDP(app)
+	addQUIC(app)
 	return app.Run(args, addPeers(app))
 }

@@ -195,6 +195,29 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestQUIC: every caliber has a figure, and the suite says what it used.
+func TestQUIC(t *testing.T) {
+	app := newApp()
+	var out, errs bytes.Buffer
+	app.Stdout, app.Stderr = &out, &errs
+	dir := filepath.Join(t.TempDir(), "run")
+	if code := run([]string{"quic", "--bytes=1MiB", "--memory-bytes=1MiB", "--echoes=20", "--pairs=2", "--log-level=error", "--artifact-dir=" + dir}, app); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	for _, want := range []string{"handshake and first byte", "one lane, warm connection", "echo of 1 KiB p99.9", "four lanes", "loss 5%, round trip + 100", "without sockets", "datagrams that came", "peak RSS"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table does not say %q:\n%s", want, out.String())
+		}
+	}
+	var r QUICReport
+	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &r) != nil || r.Schema != QUICSchema || len(r.Figures) != 36 || r.UserS <= 0 {
+		t.Errorf("run.json: %v, %d figures, %+v", err, len(r.Figures), r)
+	}
+	if got := deviation([]float64{1, 3}); got != "70.7%" {
+		t.Errorf("the deviation of 1 and 3 is %s, expected 70.7%%", got)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	got := compare([]string{"tcp-pull", "tcp-sink", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "grpc-pull"}, "bare-tcp-sink")
 	want := [][2]string{

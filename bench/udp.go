@@ -33,10 +33,11 @@ func addUDP(parent *cli.App) {
 	app := parent.Command("udp", "measures the ways to send and receive UDP datagrams, and one of our QUIC lanes beside them (Linux)")
 	g := app.Group("Load")
 	size := g.Int("datagram-size", 1000, cli.Range(udp.MinDatagram, 1472).Unit("bytes"), "payload of a datagram; 64 segments of more than 1,023 bytes do not fit one message and are left out")
-	bytes := g.Size("bytes", 100_000_000, cli.Range(1_000_000, 100_000_000_000), "what each run sends")
+	bytes := g.Size("bytes", 32_000_000, cli.Range(1_000_000, 100_000_000_000), "what each run sends")
+	transfer := g.Size("transfer-bytes", 100_000_000, cli.Range(1_000_000, 100_000_000_000), "a transfer over a lane")
 	runs := g.Int("pairs", 3, cli.Range(1, 100).Unit("repetitions"), "repetitions of each way, every other one in reverse order")
 	buffer := g.Size("udp-buffer", 8*cli.MiB, cli.Range(64*cli.KiB, 512*cli.MiB), "SO_RCVBUF and SO_SNDBUF; the kernel caps them at net.core.rmem_max and wmem_max")
-	transfers := g.Int("transfers", 10, cli.Range(1, 1000).Unit("transfers"), "transfers of --bytes over one lane in each run of it")
+	transfers := g.Int("transfers", 10, cli.Range(1, 1000).Unit("transfers"), "transfers of --transfer-bytes over one lane in each run of it")
 	dir := app.Group("Report").String("artifact-dir", "", "where run.json (schema "+UDPSchema+") goes; empty = runs/bench-udp-TIME")
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		progress := func(s string) { fmt.Fprintln(app.Stderr, s) }
@@ -45,7 +46,7 @@ func addUDP(parent *cli.App) {
 		if r.Runs, err = udp.Measure(ctx, udp.Config{Datagram: *size, Bytes: *bytes, Runs: *runs, Buffer: int(*buffer), Progress: progress}); err != nil {
 			return err
 		}
-		if r.Lanes, err = lanes.Offload(ctx, lanes.OffloadConfig{Bytes: *bytes, Transfers: *transfers, Runs: *runs, Log: log, Progress: progress}); err != nil {
+		if r.Lanes, err = lanes.Offload(ctx, lanes.OffloadConfig{Bytes: *transfer, Transfers: *transfers, Runs: *runs, Log: log, Progress: progress}); err != nil {
 			return err
 		}
 		if r.Pacings, err = udp.Pacings(); err != nil {

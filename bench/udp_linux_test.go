@@ -16,7 +16,7 @@ func TestUDP(t *testing.T) {
 	var out, errs bytes.Buffer
 	app.Stdout, app.Stderr = &out, &errs
 	dir := filepath.Join(t.TempDir(), "run")
-	if code := run([]string{"udp", "--bytes=1000000", "--pairs=1", "--transfers=2", "--datagram-size=1200", "--artifact-dir=" + dir}, app); code != 0 {
+	if code := run([]string{"udp", "--bytes=1000000", "--pairs=1", "--transfers=2", "--transfer-bytes=1000000", "--datagram-size=1200", "--artifact-dir=" + dir}, app); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	for _, want := range []string{"sendmmsg x8 + GSO x16 by message", "GSO + GRO", "SO_MAX_PACING_RATE", "SO_TXTIME"} {

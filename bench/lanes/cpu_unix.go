@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processCPU is what this process has used, user and system.
-func processCPU() time.Duration {
+// ProcessCPU is what this process has used.
+func ProcessCPU() (user, system time.Duration) {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // cannot fail with these arguments
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())
 }

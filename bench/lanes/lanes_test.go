@@ -5,8 +5,10 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/transport/quic"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -43,5 +45,50 @@ func TestCheckFinds(t *testing.T) {
 	}
 	if err := check(bytes.NewReader(good[1:]), chunk-1); err == nil {
 		t.Error("bytes that have moved are taken")
+	}
+}
+
+func TestCalibers(t *testing.T) {
+	f, err := Calibers(t.Context(), CaliberConfig{Bytes: 4 << 20, Memory: 1 << 20, Echoes: 50, Runs: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := map[string]int{}
+	for _, x := range f {
+		units[x.Unit]++
+		if x.Value <= 0 && x.Unit != "%" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if units["MB/s"] != 3+4+2+1 || units["us"] != 6 || units["ms"] != 1 || units["%"] != 1 {
+		t.Errorf("%v: %+v", units, f)
+	}
+}
+
+// TestRelay: the relay drops about what it is told to, and delays.
+func TestRelay(t *testing.T) {
+	p, err := newPair(t.Context(), quic.Config{}, path{loss: 0.05, rtt: 20 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	v, err := echoes(p.dialled, p.accepted, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range v {
+		if d < 20*time.Millisecond {
+			t.Errorf("an echo took %v over a round trip of 20ms", d)
+		}
+	}
+	if err := transfer(p.accepted, p.dialled, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if passed, dropped := p.relay.passed.Load(), p.relay.dropped.Load(); dropped < passed/100 || dropped > passed/5 {
+		t.Errorf("%d passed, %d dropped, expected about 5%%", passed, dropped)
 	}
 }

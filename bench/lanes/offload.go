@@ -69,7 +69,7 @@ func Offload(ctx context.Context, cfg OffloadConfig) (runs []Run, err error) {
 }
 
 func (r *Run) measure(ctx context.Context, cfg OffloadConfig) (err error) {
-	p, err := newPair(ctx, quic.Config{DisableGSO: !r.GSO, DisableGRO: !r.GRO}, cfg.Log)
+	p, err := newPair(ctx, quic.Config{DisableGSO: !r.GSO, DisableGRO: !r.GRO}, path{}, cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -100,4 +100,10 @@ func (r *Run) measure(ctx context.Context, cfg OffloadConfig) (err error) {
 // counters are the dialler's and the acceptor's.
 func counters(p *pair) [2]transport.Counters {
 	return [2]transport.Counters{p.dialler.Counters(), p.acceptor.Counters()}
+}
+
+// processCPU is what this process has used, user and system.
+func processCPU() time.Duration {
+	user, system := ProcessCPU()
+	return user + system
 }

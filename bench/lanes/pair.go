@@ -6,20 +6,29 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"
 )
 
-// pair is a dialler and an acceptor of plane quic with one lane between them.
+// pair is a dialler and an acceptor of plane quic with one lane between them, or through a relay.
 type pair struct {
 	dialler, acceptor *quic.Transport
 	listener          transport.Listener
+	relay             *relay
 	dialled, accepted transport.Conn
+	handshake         time.Duration // of the lane
+}
+
+// path is what a lane goes through: nothing, when it is zero.
+type path struct {
+	loss float64
+	rtt  time.Duration
 }
 
 // newPair opens a lane. The acceptor learns of it with the first byte, which is read before newPair returns.
-func newPair(ctx context.Context, cfg quic.Config, log *slog.Logger) (p *pair, err error) {
+func newPair(ctx context.Context, cfg quic.Config, through path, log *slog.Logger) (p *pair, err error) {
 	p = &pair{}
 	defer func() {
 		if err != nil {
@@ -39,17 +48,37 @@ func newPair(ctx context.Context, cfg quic.Config, log *slog.Logger) (p *pair, e
 	if p.listener, err = p.acceptor.Listen(ctx, "127.0.0.1:0", 1); err != nil {
 		return p, err
 	}
-	if p.dialled, err = p.dialler.Dial(ctx, transport.DialRequest{Address: p.listener.Endpoints()[0].String()}); err != nil {
+	address := p.listener.Endpoints()[0].String()
+	if through != (path{}) {
+		if p.relay, err = newRelay(address, through.loss, through.rtt); err != nil {
+			return p, err
+		}
+		address = p.relay.address()
+	}
+	began := time.Now()
+	if p.dialled, p.accepted, err = p.lane(ctx, address, 0); err != nil {
 		return p, err
 	}
-	if _, err := p.dialled.Write([]byte{1}); err != nil {
-		return p, err
+	p.handshake = time.Since(began)
+	return p, nil
+}
+
+// lane opens a lane: the acceptor learns of it with its first byte, which is read before lane returns.
+func (p *pair) lane(ctx context.Context, address string, number int) (dialled, accepted transport.Conn, err error) {
+	if dialled, err = p.dialler.Dial(ctx, transport.DialRequest{Address: address, Lane: number}); err != nil {
+		return nil, nil, err
 	}
-	if p.accepted, err = p.listener.Accept(ctx); err != nil {
-		return p, err
+	_, err = dialled.Write([]byte{1})
+	if err == nil {
+		accepted, err = p.listener.Accept(ctx)
 	}
-	_, err = io.ReadFull(p.accepted, make([]byte, 1))
-	return p, err
+	if err == nil {
+		_, err = io.ReadFull(accepted, make([]byte, 1))
+	}
+	if err != nil {
+		err = errors.Join(err, dialled.Close())
+	}
+	return dialled, accepted, err
 }
 
 func (p *pair) close() error {
@@ -61,6 +90,9 @@ func (p *pair) close() error {
 	}
 	if p.listener != nil {
 		errs = append(errs, p.listener.Close())
+	}
+	if p.relay != nil {
+		errs = append(errs, p.relay.close())
 	}
 	for _, t := range []*quic.Transport{p.dialler, p.acceptor} {
 		if t != nil {

@@ -27,7 +27,7 @@ func QUICStream() planebench.Peer {
 func quicConfig() *quic.Config { return &quic.Config{MaxIncomingStreams: 1 << 20} }
 
 func listenQUIC(context.Context) (listener, error) {
-	cert, err := selfSigned()
+	cert, err := SelfSigned()
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (q quicStream) Close() error {
 	return q.Stream.Close()
 }
 
-// selfSigned is a certificate that nobody verifies.
-func selfSigned() (tls.Certificate, error) {
+// SelfSigned is a certificate that nobody verifies.
+func SelfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
