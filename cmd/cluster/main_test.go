@@ -60,7 +60,7 @@ func small(dir string, more ...string) []string {
 func TestBothArmsEndToEnd(t *testing.T) {
 	dir := t.TempDir()
 	before := children(t)
-	nothingIsLeft := remains(t)
+	nothingIsLeft, _ := remains(t)
 	// One of the two worker processes holds requests back, and the load generator has a core that the frontend does not have, where there are two.
 	front, load := twoCores()
 	code, stdout, stderr := runApp(small(dir, "--response-plane=tcp,quic", "--lanes=2", "--holders=1", "--allow=client-limited,not steady",

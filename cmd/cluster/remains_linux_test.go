@@ -14,11 +14,13 @@ import (
 
 // remains watches the sockets that child processes listen on, and gives them a directory of their own for temporary files. What it returns fails the
 // test unless all of both are gone, and unless at least so many sockets were seen. Sockets are told by the kernel's number, so other programs do not matter.
-func remains(t *testing.T) (check func(atLeast int)) {
+// saw says how many were seen so far.
+func remains(t *testing.T) (check func(atLeast int), saw func() int) {
 	t.Helper()
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	seen := map[uint64]string{} // the watcher's until joined
+	var mu sync.Mutex
+	seen := map[uint64]string{}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { // ends with check, or with the test
@@ -26,9 +28,12 @@ func remains(t *testing.T) (check func(atLeast int)) {
 		defer tick.Stop()
 		for {
 			for _, pid := range children(t) {
-				for n, what := range listening(t, pid) {
+				found := listening(t, pid)
+				mu.Lock()
+				for n, what := range found {
 					seen[n] = what + " of process " + pid
 				}
+				mu.Unlock()
 			}
 			select {
 			case <-stop:
@@ -39,6 +44,11 @@ func remains(t *testing.T) (check func(atLeast int)) {
 	})
 	end := sync.OnceFunc(func() { close(stop); wg.Wait() })
 	t.Cleanup(end)
+	saw = func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen)
+	}
 	return func(atLeast int) {
 		t.Helper()
 		end()
@@ -57,7 +67,7 @@ func remains(t *testing.T) (check func(atLeast int)) {
 		for _, e := range entries {
 			t.Errorf("%s is left in the directory for temporary files", e.Name())
 		}
-	}
+	}, saw
 }
 
 // listening are the TCP listeners and UDP sockets, by number, of a process; of its whole network namespace for "self".

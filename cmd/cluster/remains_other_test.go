@@ -2,7 +2,12 @@
 
 package main
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // remains cannot look into other processes here.
-func remains(t *testing.T) (check func(atLeast int)) { return func(int) {} }
+func remains(*testing.T) (check func(atLeast int), saw func() int) {
+	return func(int) {}, func() int { return math.MaxInt }
+}
