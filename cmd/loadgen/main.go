@@ -3,7 +3,8 @@
 //	loadgen --url http://127.0.0.1:8000 --concurrency 64 --request-count 1000
 //
 // It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv. `loadgen plane` drives the
-// response plane itself between processes, without HTTP; `loadgen merge` joins the directories of several generators.
+// response plane itself between processes, without HTTP; `loadgen transport` and `loadgen streams` measure messages and streams over
+// lanes; `loadgen merge` joins the directories of several generators.
 package main
 
 import (
@@ -28,6 +29,8 @@ func newApp() *cli.App {
 
 func run(args []string, app *cli.App) int {
 	addPlane(app)
+	addTransport(app)
+	addStreams(app)
 	addMerge(app)
 	f := declare(app)
 	return app.Run(args, func(ctx context.Context, log *slog.Logger) error { return load(ctx, log, app, f) })

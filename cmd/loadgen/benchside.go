@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/streambench"
+	"github.com/laneway-ai/laneway/internal/transportbench"
+)
+
+// sideFlags say where the two sides of `loadgen transport` and `loadgen streams` are, and what is common to both commands.
+type sideFlags struct {
+	app             *cli.App
+	listen, connect *string
+	runs            *int
+	quick, json     *bool
+}
+
+// Of a --quick measurement.
+const (
+	quickRuns  = 1
+	quickShare = 20 // the counts are divided by it
+)
+
+func declareSide(app *cli.App) *sideFlags {
+	f := &sideFlags{app: app}
+	g := app.Group("Sides")
+	f.listen = g.Checked("listen", "", "HOST:PORT", "be the server of a client on another host, or in another process, and end with a signal; the ports that are measured are the kernel's choice, and nothing on them asks who comes", hostPort)
+	f.connect = g.Checked("connect", "", "HOST:PORT", "measure against a server that was started with --listen; empty = both sides are in this process, over loopback", hostPort)
+	g = app.Group("Repetitions")
+	f.runs = g.Int("runs", 3, cli.Range(1, 1000), "repetitions of each cell, interleaved; the first is named in each cell, since it is often the low one")
+	f.quick = g.Bool("quick", false, fmt.Sprintf("%d repetition and 1/%d of the counts: whether it works, not how fast it is", quickRuns, quickShare))
+	f.json = g.Bool("json", false, "write the report as JSON, with the value of each repetition, to standard output")
+	app.Check(f.check)
+	return f
+}
+
+func hostPort(s string) error {
+	if s == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return errors.New("is not an address: write HOST:PORT")
+	}
+	return nil
+}
+
+func (f *sideFlags) check() error {
+	if *f.listen != "" && *f.connect != "" {
+		return fmt.Errorf("--listen %s with --connect %s: a process is one side", *f.listen, *f.connect)
+	}
+	if *f.quick && f.app.Source("runs") != cli.FromDefault {
+		return fmt.Errorf("--quick with --runs %d: --quick makes %d repetition", *f.runs, quickRuns)
+	}
+	return nil
+}
+
+// count is a count of the reference: of one host or of two, less with --quick.
+func (f *sideFlags) count(flag string, given, oneHost, twoHosts, least int) int {
+	n := given
+	if n == 0 {
+		if n = oneHost; *f.connect != "" {
+			n = twoHosts
+		}
+	}
+	if *f.quick && f.app.Source(flag) == cli.FromDefault {
+		n = max(n/quickShare, least)
+	}
+	return n
+}
+
+func (f *sideFlags) repetitions() int {
+	if *f.quick {
+		return quickRuns
+	}
+	return *f.runs
+}
+
+// run is the server, or calls measure with the address of one.
+func (f *sideFlags) run(ctx context.Context, log *slog.Logger, create func(host string) transportbench.Handler, measure func(ctx context.Context, at string) error) (err error) {
+	at := *f.connect
+	if at == "" {
+		listen := *f.listen
+		if listen == "" {
+			listen = loopback
+		}
+		s, err := transportbench.StartServer(ctx, listen, log, create)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if at = s.Addr(); *f.listen != "" {
+			log.Info("waiting for clients; stop with a signal", "listen", at)
+			<-ctx.Done()
+			return nil
+		}
+	}
+	return measure(ctx, at)
+}
+
+// show writes a report.
+func (f *sideFlags) show(report any, head string, tables []*transportbench.Table) error {
+	if *f.json {
+		enc := json.NewEncoder(f.app.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	if _, err := io.WriteString(f.app.Stdout, head+"\n"); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := t.Print(f.app.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome turns an error of a measurement into an exit code: a message or an item that was lost or came wrong is a bad run.
+func outcome(err error) error {
+	_, count := errors.AsType[*transportbench.WrongCountError](err)
+	_, item := errors.AsType[*streambench.WrongItemError](err)
+	if count || item {
+		return &cli.ExitError{Code: cli.ExitBadRun, Err: err}
+	}
+	return err
+}
