@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,29 +10,46 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // balancer gives each request to the next of its frontends, as a Service and its proxy do. A frontend is taken out before it is told to leave,
 // which in Kubernetes the endpoint controller and preStop see to.
 type balancer struct {
+	server *httptest.Server
+
 	mu       sync.Mutex
 	backends []string
 	next     int
-	server   *httptest.Server
+	starting map[string]int // requests that were given to a backend and have no status line yet
 }
 
+// backendKey is where a request's context has its backend.
+type backendKey struct{}
+
 func newBalancer(t *testing.T) *balancer {
-	b := &balancer{}
-	// A connection for each request: one that is kept might be closed by a leaving frontend just when it is used again.
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}
-	proxy := &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: b.pick()})
-		},
-		FlushInterval: -1,
+	b := &balancer{starting: make(map[string]int)}
+	begun := func(ctx context.Context) { // the backend has taken the request
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.starting[ctx.Value(backendKey{}).(string)]--
 	}
-	b.server = httptest.NewServer(proxy)
+	proxy := &httputil.ReverseProxy{
+		// A connection for each request: one that is kept might be closed by a leaving frontend just when it is used again.
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext},
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: r.Out.Context().Value(backendKey{}).(string)})
+		},
+		ModifyResponse: func(r *http.Response) error { begun(r.Request.Context()); return nil },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			begun(r.Context())
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		},
+	}
+	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), backendKey{}, b.pick())))
+	}))
 	t.Cleanup(b.server.Close)
 	return b
 }
@@ -39,11 +57,13 @@ func newBalancer(t *testing.T) *balancer {
 func (b *balancer) pick() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.backends) == 0 {
-		return "127.0.0.1:1" // refused: no frontend is there
+	addr := "127.0.0.1:1" // refused: no frontend is there
+	if len(b.backends) > 0 {
+		b.next++
+		addr = b.backends[b.next%len(b.backends)]
 	}
-	b.next++
-	return b.backends[b.next%len(b.backends)]
+	b.starting[addr]++
+	return addr
 }
 
 func (b *balancer) add(addr string) {
@@ -52,8 +72,21 @@ func (b *balancer) add(addr string) {
 	b.backends = append(b.backends, addr)
 }
 
-func (b *balancer) remove(addr string) {
+// remove takes a frontend out. When it returns, no request is on its way to it any more; those that it serves go on.
+func (b *balancer) remove(t *testing.T, addr string) {
+	t.Helper()
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.backends = slices.DeleteFunc(b.backends, func(x string) bool { return x == addr })
+	b.mu.Unlock()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		b.mu.Lock()
+		n := b.starting[addr]
+		b.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests are on their way to %s for a minute", n, addr)
+		}
+	}
 }

@@ -180,7 +180,7 @@ func (f *fleet) replaceFrontends(dir string) {
 		f.linked(p)
 		f.balancer.add(p.HTTP)
 		f.fronts[i] = p
-		f.balancer.remove(old.HTTP)
+		f.balancer.remove(f.t, old.HTTP)
 		if err := old.Term(leave); err != nil {
 			f.t.Errorf("%s: %v", old.Name, err)
 		}
@@ -220,13 +220,31 @@ func startLoad(t *testing.T, loadgen, url string) *load {
 				}
 				if err != nil {
 					l.mu.Lock()
-					l.errs = append(l.errs, fmt.Errorf("%w\n%s", err, out))
+					l.errs = append(l.errs, fmt.Errorf("%w\n%s\n%s", err, out, failed(run)))
 					l.mu.Unlock()
 				}
 			}
 		})
 	}
 	return l
+}
+
+// failed are the rows of a run's failed requests.
+func failed(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "requests.jsonl"))
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for line := range strings.Lines(string(b)) {
+		var row struct {
+			ErrorType string `json:"error_type"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil || row.ErrorType != "" {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
 }
 
 // count adds up what a run did.
