@@ -42,8 +42,10 @@ func TestSoak(t *testing.T) {
 	const churners = 3
 	lasts, long := soakFor(t)
 	clients := 48 / scale
+	writeTimeout := "--write-timeout=1s"
 	if long {
 		clients *= 4
+		writeTimeout = "--write-timeout=3s"
 	}
 	plane := "--response-plane=" + soakPlane()
 	w := newWorld(t)
@@ -63,7 +65,7 @@ func TestSoak(t *testing.T) {
 		k.ready(t)
 	}
 	const workers = 2*16 + 2 + churners*8
-	f := w.startFrontend(t, plane, "--write-timeout=1s", "--first-token-timeout=5s", "--inactivity-timeout=10s", "--sse-keepalive=100ms").serving(t)
+	f := w.startFrontend(t, plane, writeTimeout, "--first-token-timeout=5s", "--inactivity-timeout=10s", "--sse-keepalive=100ms").serving(t)
 	f.sees(t, workers)
 
 	s := newSoak(t, f)
@@ -209,21 +211,22 @@ func (s *soak) accounts(t *testing.T) {
 	if started != ended {
 		t.Errorf("%v requests started, %v have ended", started, ended)
 	}
-	// Of those that left, some had ended otherwise before, and some had not even come.
-	left, stalled := float64(s.seen["left"]), float64(s.seen["stalled"])
+	// Of those that left, some had ended otherwise before, and some had not even come. One that was cut counts as left, and as slow.
+	left, stalled, cut := float64(s.seen["left"]), float64(s.seen["stalled"]), float64(s.seen["cut"])
+	left += cut
 	if started > float64(sent) || started < float64(sent)-left {
 		t.Errorf("%v requests started, clients sent %d and left %v", started, sent, left)
 	}
 	if c := by["cancelled"]; m["laneway_frontend_disconnected_clients_total"] != c {
 		t.Errorf("%v are counted as cancelled, %v clients as gone", c, m["laneway_frontend_disconnected_clients_total"])
 	}
-	if slow := m["laneway_frontend_slow_clients_total"]; slow < stalled {
-		t.Errorf("%v clients are counted as slow, %v stalled", slow, stalled)
+	if slow := m["laneway_frontend_slow_clients_total"]; slow < stalled+cut {
+		t.Errorf("%v clients are counted as slow, %v stalled and %v were cut", slow, stalled, cut)
 	}
 	seen := map[string]float64{"cancelled": stalled}
 	for label, n := range s.seen {
 		switch label {
-		case "left", "stalled":
+		case "left", "stalled", "cut":
 		case "complete":
 			seen[""] = float64(n)
 		default:
