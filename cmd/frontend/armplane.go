@@ -22,8 +22,7 @@ import (
 
 // connectArm builds a reference arm in the place of the plane: the same registry, deliverer, transports and metrics, another way for the tokens.
 func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer, arm refplane.Arm) (_ plane, err error) {
-	live := &livePlane{failed: make(chan error, 1)} // for what it takes down, and how it fails
-	p := &armPlane{livePlane: live, log: log, timeout: s.requestTimeout, retryLimit: s.retryLimit}
+	p := &armPlane{built: newBuilt(), log: log, timeout: s.requestTimeout, retryLimit: s.retryLimit}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -83,9 +82,9 @@ func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prome
 	return p, nil
 }
 
-// armPlane is a plane whose tokens a reference arm carries.
+// armPlane is a plane whose tokens a reference arm carries. It keeps nothing about single requests, so it is no inspector.
 type armPlane struct {
-	*livePlane
+	built
 	ref        *refplane.Frontend
 	deliverer  discovery.Deliverer
 	table      *armTable
@@ -108,16 +107,7 @@ func (p *armPlane) Ready() error {
 }
 
 func (p *armPlane) State() planeState {
-	s := planeState{Workers: p.table.status(), Stats: p.ref.Stats()}
-	for _, t := range p.transports {
-		s.Sockets = append(s.Sockets, t.Sockets()...)
-	}
-	return s
-}
-
-// Inspect knows no request: an arm keeps nothing about one.
-func (p *armPlane) Inspect(string) (responseplane.RequestInfo, bool) {
-	return responseplane.RequestInfo{}, false
+	return planeState{Workers: p.table.status(), Stats: p.ref.Stats(), Sockets: p.sockets()}
 }
 
 // Open implements httpfront.Backend: like the plane's own, a worker that refuses is not the end of a request, as often as --retry-limit says.

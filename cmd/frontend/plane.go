@@ -17,11 +17,9 @@ import (
 
 // livePlane is the real plane: etcd, NATS, transports and the response plane's frontend.
 type livePlane struct {
+	built
 	planeBackend
-	frontend   *responseplane.Frontend
-	transports []transport.Transport
-	failed     chan error
-	undo       []func() error // in the order of construction
+	frontend *responseplane.Frontend
 }
 
 // connect builds the plane. What it built before an error it takes down again.
@@ -29,7 +27,7 @@ func connect(ctx context.Context, log *slog.Logger, s settings, metrics promethe
 	if arm, ok := s.plane.Arm(); ok {
 		return connectArm(ctx, log, s, metrics, arm)
 	}
-	p := &livePlane{failed: make(chan error, 1)}
+	p := &livePlane{built: newBuilt()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -89,32 +87,8 @@ func (p *livePlane) follow(registry *planeCheck) {
 	})
 }
 
-// fail reports the first reason to give up.
-func (p *livePlane) fail(err error) {
-	select {
-	case p.failed <- err:
-	default:
-	}
-}
-
-func (p *livePlane) Failed() <-chan error { return p.failed }
-
-// Close takes everything down, the last built first.
-func (p *livePlane) Close() error {
-	var errs []error
-	for i := len(p.undo) - 1; i >= 0; i-- {
-		errs = append(errs, p.undo[i]())
-	}
-	p.undo = nil
-	return errors.Join(errs...)
-}
-
 func (p *livePlane) State() planeState {
-	s := planeState{Workers: p.frontend.Workers(), Stats: p.frontend.Stats()}
-	for _, t := range p.transports {
-		s.Sockets = append(s.Sockets, t.Sockets()...)
-	}
-	return s
+	return planeState{Workers: p.frontend.Workers(), Stats: p.frontend.Stats(), Sockets: p.sockets()}
 }
 
 func (s settings) frontendConfig(id *transport.Identity, transports []transport.Transport, d discovery.Deliverer, log *slog.Logger) responseplane.FrontendConfig {
