@@ -132,8 +132,9 @@ func TestBothArmsEndToEnd(t *testing.T) {
 		}
 	}
 
-	if plots, err := filepath.Glob(filepath.Join(dir, analysisDir, "*.svg")); err != nil || len(plots) == 0 {
-		t.Errorf("the analysis wrote no plots: %v %v", plots, err)
+	// A starved machine can leave a run of seconds without a steady window; then the analysis says that it sets both aside.
+	if plots, err := filepath.Glob(filepath.Join(dir, analysisDir, "*.svg")); err != nil || len(plots) == 0 && !strings.Contains(stdout.String(), "all 2 runs were set aside") {
+		t.Errorf("the analysis wrote no plots: %v %v\n%s", plots, err, stdout)
 	}
 
 	// A second call adds a run. Only one arm, so that the numbers show that they are shared.
