@@ -1,7 +1,9 @@
 package upgrade
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,7 +50,16 @@ func newBalancer(t *testing.T) *balancer {
 		},
 	}
 	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), backendKey{}, b.pick())))
+		// All of the request first: once an answer begins, Go's server closes the body that the proxy may still be about to see the end of, and
+		// the proxy then gives up its connection in the middle of the answer.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), backendKey{}, b.pick()))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(b.server.Close)
 	return b
