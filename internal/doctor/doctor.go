@@ -78,7 +78,9 @@ func Run(ctx context.Context, cfg Config) *Report {
 }
 
 // usesQUIC tells whether UDP matters.
-func usesQUIC(s planeflags.Settings) bool { return slices.Contains(planeflags.Carriers(s.Planes), transport.PlaneQUIC) }
+func usesQUIC(s planeflags.Settings) bool {
+	return slices.Contains(planeflags.Carriers(s.Planes), transport.PlaneQUIC)
+}
 
 // lanes is how many connections a link has at most.
 func lanes(s planeflags.Settings) int {
