@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -229,11 +227,6 @@ func (s *soak) stalled() {
 			s.t.Error("a client that reads nothing is not cut")
 			return
 		}
-	}
-	_ = c.SetReadDeadline(time.Now().Add(3 * patience))
-	_ = c.(*net.TCPConn).SetReadBuffer(1 << 20) // what the kernels hold comes through that before the end
-	if n, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-		s.t.Errorf("a client that read nothing is left open: %d bytes came since its request ended", n)
 	}
 	s.note("stalled")
 }
