@@ -140,7 +140,7 @@ func TestStalledClient(t *testing.T) {
 // it take as long.
 func TestSlowClientIsNotCut(t *testing.T) {
 	const size = 16 << 20
-	slow := 1500 * time.Millisecond
+	slow := 2500 * time.Millisecond
 	if s := os.Getenv("LANEWAY_SLOW_CLIENT"); s != "" {
 		var err error
 		if slow, err = time.ParseDuration(s); err != nil {
@@ -148,7 +148,7 @@ func TestSlowClientIsNotCut(t *testing.T) {
 		}
 	}
 	p := newPlay(step{recs: []string{strings.Repeat("x", size)}}, step{err: io.EOF})
-	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = 400*time.Millisecond, 2*size })
+	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = time.Second, 2*size })
 	b.client.Timeout += slow
 	resp, _ := b.start(chatBody)
 	buf := make([]byte, 64<<10)
