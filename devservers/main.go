@@ -10,12 +10,11 @@
 //	{"server":"nats","pid":1235,"url":"nats://127.0.0.1:4222"}
 //
 // It ends with exit code 0 on SIGTERM, SIGINT and SIGHUP, and when its standard input, if that is a pipe, is closed:
-// whoever started it holds the other end, so nothing is left behind when that process dies, however it dies.
+// whoever started it holds the other end, so nothing is left behind when that process dies, however it dies. SIGHUP says the same.
 // Exit code 3 says that the address is in use, 1 any other failure.
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -58,8 +57,9 @@ func run(args []string) int {
 		return exitFailed
 	}
 	// Signals first: one that comes while the server starts must not leave its files behind.
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
 
 	dirs := &dataDir{}
 	defer dirs.remove()
@@ -93,7 +93,12 @@ func run(args []string) int {
 	}
 	code := exitOK
 	select {
-	case <-ctx.Done():
+	case sig := <-signals:
+		// A process group that loses its last parent while it is stopped gets SIGHUP from the kernel, and this may be seen before the
+		// end of standard input.
+		if sig == syscall.SIGHUP {
+			dirs.orphaned()
+		}
 	case <-orphaned():
 		dirs.orphaned()
 	case err := <-srv.failed:
