@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,11 +19,12 @@ import (
 type peerFlags struct {
 	plane *planeflags.Flags
 
-	peers, deliveries, baselines                       *[]string
-	pairs, frontends, processes, engines, streams, osl *int
-	tokenBytes                                         *int
-	interval, duration, warmup                         *time.Duration
-	floor, label, dir, profiles                        *string
+	common *planebench.Command
+
+	peers, deliveries, baselines *[]string
+	pairs, streams               *int
+	duration, warmup             *time.Duration
+	floor                        *string
 }
 
 // known are the peers that a child may be told to run.
@@ -46,12 +45,7 @@ func addPeers(app *cli.App) cli.Func {
 	f := &peerFlags{}
 	g := app.Group("Load")
 	f.streams = g.Int("streams", 1024, cli.Range(1, 60_000).Unit("responses"), "open responses, over all frontends; a closed loop")
-	f.engines = g.Int("engines", 8, cli.Range(1, 100_000).Unit("engines"), "engines, over all worker processes")
-	f.processes = g.Int("worker-processes", 2, cli.Range(1, 64).Unit("processes"), "worker processes")
-	f.frontends = g.Int("frontends", 1, cli.Range(1, 64).Unit("processes"), "frontend processes, which share the streams")
-	f.interval = g.Duration("inter-token-latency", 20*time.Millisecond, cli.Range(time.Millisecond, time.Minute).OrZero("no pause"), "time between two passes of an engine; passes of different engines are spread over it")
-	f.osl = g.Int("osl", 256, cli.Range(1, 1_000_000).Unit("records"), "records of a response")
-	f.tokenBytes = g.Int("token-bytes", 64, cli.Range(planebench.MinTokenBytes, 1<<20).Unit("bytes"), "bytes of a record")
+	f.common = planebench.Declare(app, g, 8, 1, "streams")
 
 	g = app.Group("Runs")
 	f.peers = g.EnumList("peer", peers.Names(), peerNames(), "what is run beside Laneway")
@@ -62,10 +56,7 @@ func addPeers(app *cli.App) cli.Func {
 	f.warmup = g.Duration("warmup-duration", 2*time.Second, cli.Range(time.Millisecond, time.Hour), "load before the window")
 	f.floor = g.String("floor", defaultFloor, "arm that every other one is compared with, pair by pair; an arm is NAME-DELIVERY")
 
-	g = app.Group("Report")
-	f.label = g.String("label", "", "name of the run")
-	f.dir = g.String("artifact-dir", "", "where run.json (schema "+planebench.Schema+") goes; empty = runs/bench-TIME")
-	f.profiles = g.String("cpuprofile-dir", "", "write a CPU profile of each process over the window; costs a little CPU itself")
+	f.common.DeclareReport(app.Group("Report"), kindPeers)
 	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "planes of Laneway to run"})
 
 	return func(ctx context.Context, log *slog.Logger) error {
@@ -76,32 +67,18 @@ func addPeers(app *cli.App) cli.Func {
 	}
 }
 
-// loopback is where the worker processes listen unless --bind-addr says otherwise: all processes are on this host.
-const loopback = "127.0.0.1:0"
+// kindPeers stands in the names of run directories.
+const kindPeers = "bench"
 
 // spareFiles is how many files a process needs beside one for each response.
 const spareFiles = 64
 
 func (f *peerFlags) run(ctx context.Context, app *cli.App, log *slog.Logger) error {
-	exe, err := os.Executable()
+	cfg, err := f.common.Config(ctx, log, f.plane.Settings(), *f.streams)
 	if err != nil {
 		return err
 	}
-	settings := f.plane.Settings()
-	if app.Source("bind-addr") == cli.FromDefault {
-		settings.BindAddr = loopback
-	}
-	cfg := planebench.Config{
-		Planes: settings.Planes, Deliveries: *f.deliveries, Runs: *f.pairs, Settings: settings, Peers: f.picked(),
-		Load:      planebench.Load{Concurrency: *f.streams, Engines: *f.engines, OSL: *f.osl, TokenBytes: *f.tokenBytes, Interval: *f.interval},
-		Frontends: *f.frontends, WorkerProcesses: *f.processes, Duration: *f.duration, Warmup: *f.warmup, Baselines: *f.baselines,
-		ProfileDir: *f.profiles, Label: *f.label, Flags: app.Config(),
-		Exe: exe, Args: []string{"--log-level=" + app.Values()["log-level"]}, Log: log,
-		Progress: func(s string) { fmt.Fprintln(app.Stderr, s) },
-	}
-	if log.Enabled(ctx, slog.LevelDebug) {
-		cfg.Stderr = app.Stderr
-	}
+	cfg.Deliveries, cfg.Runs, cfg.Peers, cfg.Baselines, cfg.Duration, cfg.Warmup = *f.deliveries, *f.pairs, f.picked(), *f.baselines, *f.duration, *f.warmup
 	arms := cfg.Arms()
 	if !slices.Contains(arms, *f.floor) {
 		return &cli.FlagError{Flag: "floor", Where: "--floor", Value: *f.floor, Err: fmt.Errorf("is not run: use one of %v", arms)}
@@ -110,31 +87,7 @@ func (f *peerFlags) run(ctx context.Context, app *cli.App, log *slog.Logger) err
 	if err := cli.NeedFiles(*f.streams+spareFiles, fmt.Sprintf("--streams %d with a connection for each", *f.streams)); err != nil {
 		return err
 	}
-	dir := *f.dir
-	if dir == "" {
-		dir = filepath.Join("runs", "bench-"+time.Now().Format("20060102-150405.000"))
-	}
-	r, err := planebench.Execute(ctx, cfg)
-	if r == nil {
-		return err
-	}
-	if len(r.Runs) > 0 {
-		if err := errors.Join(r.Print(app.Stdout), r.Write(dir)); err != nil {
-			return err
-		}
-		fmt.Fprintf(app.Stdout, "written to %s\n", dir)
-	}
-	var child *planebench.ChildError
-	switch {
-	case errors.As(err, &child) && !child.Setup:
-		return &cli.ExitError{Code: cli.ExitBadRun, Err: err}
-	case err != nil:
-		return err
-	}
-	if err := r.Verdict(0); err != nil {
-		return &cli.ExitError{Code: cli.ExitBadRun, Err: err}
-	}
-	return nil
+	return f.common.Run(ctx, cfg, kindPeers, 0)
 }
 
 // picked are the peers that are run, each in those of its deliveries that are asked for: one that can only be pulled is pulled.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/laneway-ai/laneway/bench/lanes"
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/procstat"
 )
 
@@ -59,14 +59,7 @@ func addQUIC(parent *cli.App) {
 		if err := r.print(app.Stdout); err != nil {
 			return err
 		}
-		if *dir == "" {
-			*dir = filepath.Join("runs", "bench-quic-"+time.Now().Format("20060102-150405.000"))
-		}
-		if err := writeJSON(*dir, r); err != nil {
-			return err
-		}
-		fmt.Fprintf(app.Stdout, "written to %s\n", *dir)
-		return nil
+		return planebench.WriteRun(app, *dir, "bench-quic", r)
 	})
 }
 

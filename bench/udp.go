@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/laneway-ai/laneway/bench/lanes"
 	"github.com/laneway-ai/laneway/bench/udp"
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/planebench"
 )
 
 // UDPSchema is the version of UDPReport.
@@ -55,13 +54,9 @@ func addUDP(parent *cli.App) {
 		if err := r.print(app.Stdout); err != nil {
 			return err
 		}
-		if *dir == "" {
-			*dir = filepath.Join("runs", "bench-udp-"+time.Now().Format("20060102-150405.000"))
-		}
-		if err := writeJSON(*dir, r); err != nil {
+		if err := planebench.WriteRun(app, *dir, "bench-udp", r); err != nil {
 			return err
 		}
-		fmt.Fprintf(app.Stdout, "written to %s\n", *dir)
 		return r.verdict()
 	})
 }

@@ -82,6 +82,9 @@ func (f *sideFlags) repetitions() int {
 	return *f.runs
 }
 
+// loopback is where the server listens when both sides are on this host.
+const loopback = "127.0.0.1:0"
+
 // run is the server, or calls measure with the address of one.
 func (f *sideFlags) run(ctx context.Context, log *slog.Logger, create func(host string) transportbench.Handler, measure func(ctx context.Context, at string) error) (err error) {
 	at := *f.connect

@@ -107,10 +107,10 @@ func TestExecute(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := r.Write(dir); err != nil {
+	if err := WriteJSON(dir, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Write(dir); err == nil {
+	if err := WriteJSON(dir, r); err == nil {
 		t.Error("a second report overwrote the first")
 	}
 	var back Report

@@ -169,12 +169,12 @@ func newReport(cfg Config) *Report {
 	return r
 }
 
-// Write writes run.json into dir, which must not hold one yet.
-func (r *Report) Write(dir string) error {
+// WriteJSON writes a report as run.json into dir, which must not hold one yet.
+func WriteJSON(dir string, report any) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--artifact-dir: %w", err)
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
+	b, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return err
 	}
