@@ -206,8 +206,8 @@ func startWatched(t *testing.T, ctx context.Context, cfg Config) (procs []*proc,
 func checkGone(t *testing.T, procs []*proc) {
 	t.Helper()
 	for _, p := range procs {
-		if p.cmd.ProcessState == nil {
-			t.Errorf("%s (pid %d) was left running", p.name, p.cmd.Process.Pid)
+		if p.Cmd.ProcessState == nil {
+			t.Errorf("%s (pid %d) was left running", p.Name, p.Cmd.Process.Pid)
 		}
 	}
 }
@@ -222,12 +222,12 @@ func TestWorkerKilledInMidRun(t *testing.T) {
 				t.Fatalf("%d processes", len(procs))
 			}
 			victim := procs[1]
-			if err := victim.cmd.Process.Kill(); err != nil {
+			if err := victim.Cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			err := <-result
 			var child *ChildError
-			if !errors.As(err, &child) || child.Setup || child.Name != "worker 1" || child.PID != victim.cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
+			if !errors.As(err, &child) || child.Setup || child.Name != "worker 1" || child.PID != victim.Cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
 				t.Errorf("got %v, expected an error that names worker 1 and how it ended", err)
 			}
 			checkGone(t, procs)
@@ -250,7 +250,7 @@ func TestInterrupted(t *testing.T) {
 func TestHungChildIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	procs, result := startWatched(t, ctx, small(t))
-	if err := procs[0].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := procs[0].Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	cancel()

@@ -2,7 +2,6 @@ package planebench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"runtime/pprof"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/mux"
@@ -58,48 +58,20 @@ type role interface {
 func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, peers ...Peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &child{out: newWriter(out), log: log, peers: peers}
-	commands := make(chan message)
-	ended := make(chan error, 1)
-	go func() { // ends with in, or with the process: a read of standard input cannot be given up
-		dec := json.NewDecoder(in)
-		for {
-			var m message
-			if err := dec.Decode(&m); err != nil {
-				ended <- err
-				return
-			}
-			select {
-			case commands <- m:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	c := &child{out: childproc.NewWriter[message](out), log: log, peers: peers}
 	var r role
 	defer func() { c.closeAll(r) }()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case err := <-ended:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fmt.Errorf("commands from the parent: %w", err)
-		case m := <-commands:
-			var err error
-			if r == nil {
-				r, err = c.start(ctx, m)
-			} else {
-				err = c.do(ctx, r, m)
-			}
-			if err != nil {
-				_ = c.out.send(message{Op: opFailed, Error: err.Error()})
-				return err
-			}
+	return childproc.Commands(ctx, in, func(m message) (err error) {
+		if r == nil {
+			r, err = c.start(ctx, m)
+		} else {
+			err = c.do(ctx, r, m)
 		}
-	}
+		if err != nil {
+			_ = c.out.Send(message{Op: opFailed, Error: err.Error()})
+		}
+		return err
+	})
 }
 
 func (c *child) start(ctx context.Context, m message) (role, error) {
@@ -137,7 +109,7 @@ func (c *child) start(ctx context.Context, m message) (role, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, c.out.send(ready)
+	return r, c.out.Send(ready)
 }
 
 func (c *child) do(ctx context.Context, r role, m message) error {
@@ -162,21 +134,21 @@ func (c *child) do(ctx context.Context, r role, m message) error {
 		}
 		c.began = c.usage(r) // first, so that what completes in between counts in both
 		r.begin()
-		return c.out.send(message{Op: opBegun})
+		return c.out.Send(message{Op: opBegun})
 	case opEnd:
 		u := c.usage(r).sub(c.began)
 		consumer := r.end()
 		if err := c.endProfile(); err != nil {
 			return err
 		}
-		return c.out.send(message{Op: opWindow, Usage: &u, Consumer: consumer, Sockets: c.sockets()})
+		return c.out.Send(message{Op: opWindow, Usage: &u, Consumer: consumer, Sockets: c.sockets()})
 	case opStop, opTotals:
 		t := r.finish()
 		st := r.stats()
 		t.Records += st.RecordsIn + st.RecordsOut
 		t.Left = st.OpenStreams
 		t.RSSPeak, _ = procstat.RSSPeak(procstat.Self)
-		return c.out.send(message{Op: opStopped, Totals: t})
+		return c.out.Send(message{Op: opStopped, Totals: t})
 	}
 	return fmt.Errorf("unknown command %q", m.Op)
 }

@@ -1,9 +1,6 @@
 package planebench
 
 import (
-	"encoding/json"
-	"io"
-	"sync"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/planeflags"
@@ -27,7 +24,7 @@ const (
 	// opTotals: parent, to workers, when all frontends have stopped; answered by opStopped.
 	opTotals  = "totals"
 	opStopped = "stopped"
-	opFailed  = "failed" // child: it cannot go on; Error says why
+	opFailed  = "failed" // child: it cannot go on; Error, which is only there then, says why
 )
 
 type message struct {
@@ -99,22 +96,4 @@ type Totals struct {
 	Planes    map[string]int `json:"planes"`  // lanes by plane
 	RSSPeak   int64          `json:"rss_peak"`
 	Left      int64          `json:"left"` // streams that the plane still holds
-}
-
-// writer sends messages; it may be used concurrently.
-type writer struct {
-	mu  sync.Mutex
-	enc *json.Encoder
-	err error
-}
-
-func newWriter(w io.Writer) *writer { return &writer{enc: json.NewEncoder(w)} }
-
-func (w *writer) send(m message) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = w.enc.Encode(m)
-	}
-	return w.err
 }

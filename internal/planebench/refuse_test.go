@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -17,7 +18,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 		t.Run(delivery, func(t *testing.T) {
 			l := Load{Concurrency: 20, Engines: 2, OSL: 8, TokenBytes: 64, Interval: 5 * time.Millisecond}
 			newChild := func(role string) *child {
-				c := &child{out: newWriter(io.Discard), log: slog.New(slog.DiscardHandler)}
+				c := &child{out: childproc.NewWriter[message](io.Discard), log: slog.New(slog.DiscardHandler)}
 				c.cfg = childConfig{Role: role, Plane: transport.PlaneTCP, Delivery: delivery, Settings: settings(), Load: l, Frontends: 1, Processes: 1}
 				c.cfg.Settings.Planes = []string{transport.PlaneTCP}
 				var err error

@@ -121,7 +121,7 @@ func (r *frontendRole) start(ctx context.Context) (message, error) {
 		return message{}, err
 	}
 	r.load = &load{cfg: r.cfg, clock: newClock(), sink: r.cfg.Delivery == Sink, front: front,
-		tell: func(m message) { _ = r.out.send(m) }} // a parent that is gone ends the child by its standard input
+		tell: func(m message) { _ = r.out.Send(m) }} // a parent that is gone ends the child by its standard input
 	wait, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.load.makeSlots()

@@ -48,7 +48,7 @@ func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline, r.Peer} }
 // oneRun starts the processes of one run, runs it, and stops them whatever happens.
 func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	g := &group{}
-	defer g.stop()
+	defer g.Stop()
 	broker, workers, fronts, err := startAll(ctx, cfg, a, rep, g)
 	if err != nil {
 		var child *ChildError
@@ -57,27 +57,27 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 		}
 		return nil, err
 	}
-	if err := g.tell(message{Op: opGo}, fronts); err != nil {
+	if err := g.Tell(message{Op: opGo}, fronts); err != nil {
 		return nil, err
 	}
 	cfg.Log.Debug("the load has begun", "arm", a.String(), "run", rep)
 	if cfg.Warmup > 0 {
-		err = g.pass(ctx, cfg.Warmup)
+		err = g.Pass(ctx, cfg.Warmup)
 	} else {
-		_, err = g.await(ctx, slack*cfg.warmupTime()+time.Minute, opSteady, fronts)
+		_, err = g.Await(ctx, slack*cfg.warmupTime()+time.Minute, opSteady, fronts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("warm-up: %w", err)
 	}
 
-	if err := g.tell(message{Op: opBegin}, g.procs); err != nil {
+	if err := g.Tell(message{Op: opBegin}, g.Procs); err != nil {
 		return nil, err
 	}
-	if _, err := g.await(ctx, replyTimeout, opBegun, g.procs); err != nil {
+	if _, err := g.Await(ctx, replyTimeout, opBegun, g.Procs); err != nil {
 		return nil, err
 	}
 	if cfg.began != nil {
-		cfg.began(g.procs)
+		cfg.began(g.Procs)
 	}
 	began := time.Now()
 	before, _ := procstat.ReadHostCPU()
@@ -89,27 +89,27 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if after, ok := procstat.ReadHostCPU(); ok {
 		host.mean, host.least, host.ok = after.Busy(before)
 	}
-	if err := g.tell(message{Op: opEnd}, g.procs); err != nil {
+	if err := g.Tell(message{Op: opEnd}, g.Procs); err != nil {
 		return nil, err
 	}
 	// The broker comes first in the group, then the workers, so what they answer comes before what the frontends do.
-	windows, err := g.await(ctx, replyTimeout, opWindow, g.procs)
+	windows, err := g.Await(ctx, replyTimeout, opWindow, g.Procs)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := g.tell(message{Op: opStop}, fronts); err != nil {
+	if err := g.Tell(message{Op: opStop}, fronts); err != nil {
 		return nil, err
 	}
-	stopped, err := g.await(ctx, drainTimeout+replyTimeout, opStopped, fronts)
+	stopped, err := g.Await(ctx, drainTimeout+replyTimeout, opStopped, fronts)
 	if err != nil {
 		return nil, fmt.Errorf("end of the load: %w", err)
 	}
 	others := slices.Concat(broker, workers)
-	if err := g.tell(message{Op: opTotals}, others); err != nil {
+	if err := g.Tell(message{Op: opTotals}, others); err != nil {
 		return nil, err
 	}
-	totals, err := g.await(ctx, replyTimeout, opStopped, others)
+	totals, err := g.Await(ctx, replyTimeout, opStopped, others)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker
 		if err != nil {
 			return nil, err
 		}
-		g.procs = append(g.procs, p)
-		return p, p.send(message{Op: opStart, Config: &c})
+		g.Procs = append(g.Procs, p)
+		return p, p.Send(message{Op: opStart, Config: &c})
 	}
 	if a.peer {
 		base.Peer = a.plane
@@ -146,7 +146,7 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker
 			return nil, nil, nil, err
 		}
 		broker = []*proc{p}
-		ready, err := g.await(ctx, startTimeout, opReady, broker)
+		ready, err := g.Await(ctx, startTimeout, opReady, broker)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -159,7 +159,7 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker
 		}
 		workers = append(workers, p)
 	}
-	ready, err := g.await(ctx, startTimeout, opReady, workers)
+	ready, err := g.Await(ctx, startTimeout, opReady, workers)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -180,27 +180,14 @@ func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker
 		}
 		fronts = append(fronts, p)
 	}
-	_, err = g.await(ctx, startTimeout, opReady, fronts)
+	_, err = g.Await(ctx, startTimeout, opReady, fronts)
 	return broker, workers, fronts, err
 }
-
-// pass lets time pass and looks after the children meanwhile.
-func (g *group) pass(ctx context.Context, d time.Duration) error {
-	_, err := g.await(ctx, d, opNever, g.procs)
-	var child *ChildError
-	if errors.As(err, &child) || ctx.Err() != nil {
-		return err
-	}
-	return nil
-}
-
-// opNever is what no child says.
-const opNever = "never"
 
 // window waits until the window is over.
 func (g *group) window(ctx context.Context, cfg Config, fronts []*proc) error {
 	if cfg.Requests == 0 {
-		return g.pass(ctx, cfg.Duration)
+		return g.Pass(ctx, cfg.Duration)
 	}
 	limit := cfg.Duration
 	if limit == 0 {
@@ -209,7 +196,7 @@ func (g *group) window(ctx context.Context, cfg Config, fronts []*proc) error {
 			limit += slack * time.Duration(float64(cfg.Requests)/offered*float64(time.Second))
 		}
 	}
-	_, err := g.await(ctx, limit, opEnough, fronts)
+	_, err := g.Await(ctx, limit, opEnough, fronts)
 	var child *ChildError
 	if err == nil || errors.As(err, &child) || ctx.Err() != nil || cfg.Duration == 0 {
 		return err

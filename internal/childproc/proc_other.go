@@ -1,6 +1,6 @@
 //go:build !unix
 
-package planebench
+package childproc
 
 import "os/exec"
 
