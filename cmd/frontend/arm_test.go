@@ -53,7 +53,8 @@ func arm(t *testing.T, take func(req discovery.Request, w *refplane.Writer) disc
 	t.Cleanup(func() { d.Close() })
 	ref, err := refplane.NewFrontend(config("frontend"))
 	must(err)
-	p := &armPlane{built: newBuilt(), ref: ref, deliverer: d, log: slog.New(slog.DiscardHandler), retryLimit: 1, table: newArmTable(responseplane.RouterRoundRobin, ref, slog.New(slog.DiscardHandler)), clock: newArmClock()}
+	p := &armPlane{built: newBuilt(), ref: ref, log: slog.New(slog.DiscardHandler), retryLimit: 1, table: newArmTable(responseplane.RouterRoundRobin, ref, slog.New(slog.DiscardHandler)), clock: newArmClock()}
+	p.deliverer = d
 	ctx, stop := context.WithCancel(context.Background())
 	p.undo = append(p.undo, ref.Close, p.clock.close, func() error { stop(); p.table.wg.Wait(); return nil })
 	t.Cleanup(func() { p.Close() })

@@ -14,10 +14,9 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
 	"github.com/laneway-ai/laneway/internal/refplane"
 	"github.com/laneway-ai/laneway/responseplane"
-	"github.com/laneway-ai/laneway/responseplane/promplane"
-	"github.com/laneway-ai/laneway/transport"
 )
 
 // connectArm builds a reference arm in the place of the plane: the same registry, deliverer, transports and metrics, another way for the tokens.
@@ -28,39 +27,20 @@ func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prome
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	identity, err := transport.NewIdentity()
-	if err != nil {
+	if err := p.base(ctx, log, s); err != nil {
 		return nil, err
 	}
-	if p.transports, err = s.plane.Transports(identity, log); err != nil {
-		return nil, err
-	}
-	p.undo = append(p.undo, p.transports[0].Close)
-	deadline := s.disco.Deadline()
-	registry, err := s.disco.Registry(ctx, deadline, log)
-	if err != nil {
-		return nil, err
-	}
-	p.undo = append(p.undo, registry.Close)
-	deliverer, err := s.disco.Deliverer(ctx, deadline, s.name, log)
-	if err != nil {
-		return nil, err
-	}
-	p.deliverer, p.undo = deliverer, append(p.undo, deliverer.Close)
-	if p.ref, err = refplane.NewFrontend(s.plane.Reference(arm, identity, p.transports[0], s.name, log)); err != nil {
+	if p.ref, err = refplane.NewFrontend(s.plane.Reference(arm, p.identity, p.transports[0], s.name, log)); err != nil {
 		return nil, err
 	}
 	p.undo = append(p.undo, p.ref.Close)
-	if err := metrics.Register(promplane.New(p.ref.Stats, p.transports...)); err != nil {
-		return nil, fmt.Errorf("register the plane's metrics: %w", err)
-	}
-	if err := metrics.Register(retries{p.retries.snapshot}); err != nil {
-		return nil, fmt.Errorf("register the metrics of retries: %w", err)
+	if err := p.export(metrics, p.ref.Stats, p.retries.snapshot); err != nil {
+		return nil, err
 	}
 	p.table = newArmTable(responseplane.Router(s.router), p.ref, log)
 	p.clock = newArmClock()
 	p.undo = append(p.undo, p.clock.close)
-	check := &planeCheck{Registry: registry, planes: s.plane.Planes, failed: p.fail, grace: shareGrace}
+	check := &planeCheck{Registry: p.registry, planes: s.plane.Planes, failed: p.fail, grace: shareGrace}
 	watchCtx, stop := context.WithCancel(context.Background())
 	events, err := check.Watch(watchCtx)
 	if err != nil {
@@ -86,7 +66,6 @@ func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prome
 type armPlane struct {
 	built
 	ref        *refplane.Frontend
-	deliverer  discovery.Deliverer
 	table      *armTable
 	clock      *armClock
 	retries    armRetries
@@ -120,7 +99,7 @@ func (p *armPlane) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream
 	for attempt := 0; ; attempt++ {
 		w, err := p.table.pick(c.Model, tried)
 		if err != nil {
-			return nil, endError(err)
+			return nil, planebackend.EndError(err)
 		}
 		st, err := p.attempt(ctx, w, c, deadline)
 		if err == nil {
@@ -129,7 +108,7 @@ func (p *armPlane) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream
 		}
 		e, ok := errors.AsType[*responseplane.Error](err)
 		if !ok || ctx.Err() != nil || !e.Retryable() || attempt >= p.retryLimit {
-			return nil, endError(err)
+			return nil, planebackend.EndError(err)
 		}
 		p.retries.add(e.Code.String())
 		tried = append(tried, w)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
 	"github.com/laneway-ai/laneway/internal/refplane"
 	"github.com/laneway-ai/laneway/responseplane"
 )
@@ -22,7 +23,7 @@ type armStream struct {
 func (s *armStream) NextBatch(ctx context.Context) ([][]byte, error) {
 	recs, err := s.r.NextBatch(ctx)
 	if err != nil {
-		err = endError(named(err, s.w.rec.ID))
+		err = planebackend.EndError(named(err, s.w.rec.ID))
 	}
 	return recs, err
 }

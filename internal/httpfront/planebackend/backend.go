@@ -1,4 +1,5 @@
-package main
+// Package planebackend puts the response plane behind the HTTP side of a frontend.
+package planebackend
 
 import (
 	"context"
@@ -9,83 +10,89 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// planeBackend puts the response plane behind the HTTP side's interface.
-type planeBackend struct {
-	frontend *responseplane.Frontend
-	timeout  time.Duration // of a whole request, 0 = none
+// Backend is a frontend of the response plane as the HTTP side uses it.
+type Backend struct {
+	Frontend *responseplane.Frontend
+	Timeout  time.Duration // of a whole request, 0 = none
 }
 
-func (b planeBackend) Models() []string { return b.frontend.Models() }
-func (b planeBackend) Ready() error     { return b.frontend.Ready() }
+var _ httpfront.Backend = Backend{}
 
-func (b planeBackend) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
-	if b.timeout > 0 {
+// Models implements httpfront.Backend.
+func (b Backend) Models() []string { return b.Frontend.Models() }
+
+// Ready implements httpfront.Backend.
+func (b Backend) Ready() error { return b.Frontend.Ready() }
+
+// Open implements httpfront.Backend.
+func (b Backend) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
+	if b.Timeout > 0 {
 		// The plane takes the deadline over when it mints, and keeps it at both ends; the context is for Open only.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.timeout)
+		ctx, cancel = context.WithTimeout(ctx, b.Timeout)
 		defer cancel()
 	}
-	r, err := b.frontend.Open(ctx, responseplane.Request{ID: c.ID, Model: c.Model, Payload: c.Payload,
+	r, err := b.Frontend.Open(ctx, responseplane.Request{ID: c.ID, Model: c.Model, Payload: c.Payload,
 		FirstRecordTimeout: c.FirstRecordTimeout, InactivityTimeout: c.InactivityTimeout, Trace: c.Trace.Open()})
 	if err != nil {
-		return nil, endError(err)
+		return nil, EndError(err)
 	}
-	return planeStream{r}, nil
+	return stream{r}, nil
 }
 
-// planeStream is a Response whose errors are the HTTP side's.
-type planeStream struct{ *responseplane.Response }
+// stream is a Response whose errors are the HTTP side's.
+type stream struct{ *responseplane.Response }
 
-func (s planeStream) NextBatch(ctx context.Context) ([][]byte, error) {
+func (s stream) NextBatch(ctx context.Context) ([][]byte, error) {
 	recs, err := s.Response.NextBatch(ctx)
 	if err != nil {
-		err = endError(err)
+		err = EndError(err)
 	}
 	return recs, err
 }
 
 // OnRecords implements httpfront.SinkStream.
-func (s planeStream) OnRecords(sink func([][]byte, error) bool) {
+func (s stream) OnRecords(sink func([][]byte, error) bool) {
 	s.Response.OnRecords(func(recs [][]byte, err error) bool {
 		if err != nil {
-			err = endError(err)
+			err = EndError(err)
 		}
 		return sink(recs, err)
 	})
 }
 
 // OnPass implements httpfront.PassStream.
-func (s planeStream) OnPass(sink func(httpfront.Pass, [][]byte, error) bool) {
+func (s stream) OnPass(sink func(httpfront.Pass, [][]byte, error) bool) {
 	s.Response.OnPass(func(pass *responseplane.Pass, recs [][]byte, err error) bool {
 		if err != nil {
-			err = endError(err)
+			err = EndError(err)
 		}
 		return sink(pass, recs, err)
 	})
 }
 
-var _ httpfront.PassStream = planeStream{}
+var _ httpfront.PassStream = stream{}
 
 // NodeName is the worker process's name, or its identity when it has none.
-func (s planeStream) NodeName() string {
+func (s stream) NodeName() string {
 	if n := s.Response.NodeName(); n != "" {
 		return n
 	}
 	return s.Response.Node().String()
 }
 
-func (s planeStream) Plane() string {
+func (s stream) Plane() string {
 	plane, _ := s.Response.Lane()
 	return plane
 }
 
-func (s planeStream) Lane() int {
+func (s stream) Lane() int {
 	_, lane := s.Response.Lane()
 	return lane
 }
 
-// endError translates how a response ended. io.EOF and a context's error stay what they are.
-func endError(err error) error {
+// EndError translates how a response ended. io.EOF and a context's error stay what they are.
+func EndError(err error) error {
 	var e *responseplane.Error
 	if !errors.As(err, &e) {
 		return err

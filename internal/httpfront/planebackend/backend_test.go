@@ -1,4 +1,4 @@
-package main
+package planebackend
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestEveryEndIsTranslated(t *testing.T) {
 		for _, c := range codes {
 			in := &responseplane.Error{Kind: k, Code: c, Text: "because", Worker: "w"}
 			var out *httpfront.EndError
-			if err := endError(fmt.Errorf("wrapped: %w", in)); !errors.As(err, &out) || !errors.Is(err, in) {
+			if err := EndError(fmt.Errorf("wrapped: %w", in)); !errors.As(err, &out) || !errors.Is(err, in) {
 				t.Fatalf("%v: %v", in, err)
 			}
 			if out.End != k.String() || out.Code != c.String() || out.Text != "because" || out.Worker != "w" {
@@ -31,11 +31,11 @@ func TestEveryEndIsTranslated(t *testing.T) {
 		}
 	}
 	for _, err := range []error{io.EOF, context.Canceled} {
-		if got := endError(err); got != err {
+		if got := EndError(err); got != err {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if out, ok := errors.AsType[*httpfront.EndError](endError(&responseplane.Error{Kind: 99})); !ok || out.End != httpfront.EndProtocol {
+	if out, ok := errors.AsType[*httpfront.EndError](EndError(&responseplane.Error{Kind: 99})); !ok || out.End != httpfront.EndProtocol {
 		t.Errorf("an unknown kind became %+v", out)
 	}
 }
