@@ -201,10 +201,10 @@ func TestRingThatFails(t *testing.T) {
 	}
 	told := false
 	b.End(func() { told = true })
-	good := b.ring.fd
-	b.ring.fd = -1
+	if err := b.ring.close(); err != nil { // as of a kernel whose ring does not do it; closing it again does nothing
+		t.Fatal(err)
+	}
 	b.flush()
-	b.ring.fd = good
 	if !told || !errors.Is(c.Err(), syscall.EBADF) {
 		t.Errorf("told %v, %v", told, c.Err())
 	}

@@ -2,126 +2,40 @@ package outpath
 
 import (
 	"fmt"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laneway-ai/laneway/internal/uring"
 )
 
-// The part of the kernel's io_uring interface that sends need (linux/io_uring.h).
-const (
-	offSQ, offCQ, offSQEs = 0, 0x8000000, 0x10000000
-	opSend                = 26
-	enterGetEvents        = 1
-	featSingleMmap        = 1
-	setupClamp            = 1 << 4
-)
-
-type sqe struct {
-	opcode, flags uint8
-	ioprio        uint16
-	fd            int32
-	off, addr     uint64
-	len, msgFlags uint32
-	userData      uint64
-	_             [3]uint64
-}
-
-type cqe struct {
-	userData uint64
-	res      int32
-	flags    uint32
-}
-
-type ringParams struct {
-	sqEntries, cqEntries, flags, threadCPU, threadIdle, features, wqFD uint32
-	_                                                                  [3]uint32
-	sq                                                                 struct {
-		head, tail, mask, entries, flags, dropped, array, _ uint32
-		_                                                   uint64
-	}
-	cq struct {
-		head, tail, mask, entries, overflow, cqes, flags, _ uint32
-		_                                                   uint64
-	}
-}
-
-// ring is one io_uring. One goroutine at a time uses it.
-type ring struct {
-	fd             int
-	mem, sqeMem    []byte
-	sqTail         *uint32
-	sqMask         uint32
-	sqArray        []uint32
-	sqes           []sqe
-	cqHead, cqTail *uint32
-	cqMask         uint32
-	cqes           []cqe
-	tail           uint32 // of the submission queue, not yet published
-}
+// ring sends for many connections with one system call. One goroutine at a time uses it.
+type ring struct{ r *uring.Ring }
 
 // newRing fails where the kernel has no io_uring or a sandbox forbids it.
 func newRing(entries uint32) (*ring, error) {
-	var p ringParams
-	p.flags = setupClamp
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(&p)), 0)
-	if errno != 0 {
-		return nil, fmt.Errorf("outpath: io_uring_setup: %w", errno)
-	}
-	r := &ring{fd: int(fd)}
-	unix.CloseOnExec(r.fd)
-	if p.features&featSingleMmap == 0 || p.sqEntries < entries {
-		_ = r.close()
-		return nil, fmt.Errorf("outpath: this kernel's io_uring is too old: %w", unix.ENOSYS)
-	}
-	var err error
-	size := max(p.sq.array+p.sqEntries*4, p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(cqe{})))
-	if r.mem, err = unix.Mmap(r.fd, offSQ, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err == nil {
-		r.sqeMem, err = unix.Mmap(r.fd, offSQEs, int(p.sqEntries)*int(unsafe.Sizeof(sqe{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	}
+	r, err := uring.New(uring.Config{Entries: entries})
 	if err != nil {
-		_ = r.close()
-		return nil, fmt.Errorf("outpath: map the io_uring: %w", err)
+		return nil, fmt.Errorf("outpath: %w", err)
 	}
-	word := func(off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&r.mem[off])) }
-	r.sqTail, r.sqMask = word(p.sq.tail), *word(p.sq.mask)
-	r.sqArray = unsafe.Slice(word(p.sq.array), p.sqEntries)
-	r.sqes = unsafe.Slice((*sqe)(unsafe.Pointer(&r.sqeMem[0])), p.sqEntries)
-	r.cqHead, r.cqTail, r.cqMask = word(p.cq.head), word(p.cq.tail), *word(p.cq.mask)
-	r.cqes = unsafe.Slice((*cqe)(unsafe.Pointer(&r.mem[p.cq.cqes])), p.cqEntries)
-	r.tail = atomic.LoadUint32(r.sqTail)
-	return r, nil
+	return &ring{r}, nil
 }
 
-// send adds a send that does not wait. p must not be Go's memory, and stay as it is until submit has returned.
+// send adds a send that does not wait; there is room for as many as the ring has entries. p must not be Go's memory, and stay as it is until submit has
+// returned.
 func (r *ring) send(fd int, p []byte, user uint64) {
-	i := r.tail & r.sqMask
-	r.sqes[i] = sqe{opcode: opSend, fd: int32(fd), addr: uint64(uintptr(unsafe.Pointer(&p[0]))), len: uint32(len(p)),
-		msgFlags: unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL, userData: user}
-	r.sqArray[i] = i
-	r.tail++
+	r.r.Add(uring.Send(fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, user)) // a ring that was closed says so in submit
 }
 
 // submit hands over the n sends that were added and calls done with the result of each. An error means that the ring is unusable; sends
 // that done was not called for may have been made or not.
 func (r *ring) submit(n int, done func(user uint64, res int32)) error {
-	atomic.StoreUint32(r.sqTail, r.tail)
-	for left, reaped := n, 0; reaped < n; {
-		k, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(left), uintptr(n-reaped), enterGetEvents, 0, 0)
-		switch {
-		case errno == unix.EINTR || errno == unix.EAGAIN || errno == unix.EBUSY:
-		case errno != 0:
-			return fmt.Errorf("outpath: io_uring_enter: %w", errno)
-		default:
-			left -= int(k)
+	for reaped := 0; reaped < n; {
+		if err := r.r.Enter(n-reaped, uring.Forever); err != nil {
+			return fmt.Errorf("outpath: %w", err)
 		}
-		head, tail := atomic.LoadUint32(r.cqHead), atomic.LoadUint32(r.cqTail)
-		for ; head != tail; head++ {
-			c := r.cqes[head&r.cqMask]
-			done(c.userData, c.res)
-			reaped++
-		}
-		atomic.StoreUint32(r.cqHead, head)
+		k := r.r.Ready()
+		r.r.Take(k, func(c *uring.CQE) { done(c.User, c.Res) })
+		reaped += k
 	}
 	return nil
 }
@@ -145,19 +59,9 @@ func (r *ring) probe(arena []byte) error {
 	return nil
 }
 
-func (r *ring) close() error {
-	if r.mem != nil {
-		_ = unix.Munmap(r.mem)
-	}
-	if r.sqeMem != nil {
-		_ = unix.Munmap(r.sqeMem)
-	}
-	return unix.Close(r.fd)
-}
+func (r *ring) close() error { return r.r.Close() }
 
 // newArena is memory that stays where it is.
-func newArena(size int) ([]byte, error) {
-	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-}
+func newArena(size int) ([]byte, error) { return uring.Arena(size) }
 
-func freeArena(p []byte) { _ = unix.Munmap(p) }
+func freeArena(p []byte) { _ = uring.FreeArena(p) }
