@@ -172,31 +172,35 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 			}
 		}
 	}
-	pipe := func(t *Table, row, col string, s Spec, lanes int) {
-		x := cell{table: t, row: row, column: col, spec: s, lanes: lanes, size: large, mode: Pipelined, value: mibPerSecond}
+	pipe := func(t *Table, row, col string, s Spec, lanes int, mode string) {
+		x := cell{table: t, row: row, column: col, spec: s, lanes: lanes, size: large, mode: mode, value: mibPerSecond}
 		if s.Plane == transport.PlaneQUIC {
 			x.value = withDrops
 		}
 		add(x)
 	}
+	both := func(t *Table, row string, s Spec, lanes int) {
+		pipe(t, row, "from the server", s, lanes, Pipelined)
+		pipe(t, row, ToServer, s, lanes, ToServer)
+	}
 	if has(TableLanes) {
 		t := table("64 KiB messages, pipelined, over lanes (MiB/s), 4 ports", scaling(1, 2, 4, 8))
 		for _, lanes := range []int{1, 2, 4, 8} {
 			for _, p := range c.Planes {
-				pipe(t, fmt.Sprintf("%d lanes", lanes), p, Spec{Plane: p, Endpoints: endpoints}, lanes)
+				pipe(t, fmt.Sprintf("%d lanes", lanes), p, Spec{Plane: p, Endpoints: endpoints}, lanes, Pipelined)
 			}
 		}
 	}
 	if has(TablePorts) && quic {
 		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)", scaling(1, 4, 8))
 		for _, k := range [][2]int{{1, 4}, {4, 4}, {8, 4}, {8, 8}} {
-			pipe(t, fmt.Sprintf("%d lanes x %d ports", k[0], k[1]), "quic", Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
+			both(t, fmt.Sprintf("%d lanes x %d ports", k[0], k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
 		}
 	}
 	if has(TableGroup) && quic {
 		t := table("64 KiB messages, pipelined, over 8 quic lanes, server sockets in one SO_REUSEPORT group (MiB/s)", scaling(8))
 		for _, n := range []int{4, 8, 32} {
-			pipe(t, fmt.Sprintf("%d sockets", n), "quic", Spec{Plane: transport.PlaneQUIC, Group: n}, 8)
+			both(t, fmt.Sprintf("%d sockets", n), Spec{Plane: transport.PlaneQUIC, Group: n}, 8)
 		}
 	}
 	return tables, cells

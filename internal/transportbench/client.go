@@ -16,7 +16,6 @@ import (
 
 const (
 	transportIdle = 30 * time.Second
-	groupWindow   = 1 << 20
 	dialTimeout   = 20 * time.Second
 	inFlight      = 64
 )
@@ -25,7 +24,8 @@ const (
 const (
 	OneAtATime = "one at a time"
 	InFlight   = "64 in flight"
-	Pipelined  = "pipelined"
+	Pipelined  = "pipelined" // from the server, as responses travel
+	ToServer   = "to the server"
 )
 
 // Measured is one repetition of a cell.
@@ -85,8 +85,10 @@ func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, siz
 			}
 		case InFlight:
 			err = windowed(c, body, share(i))
+		case ToServer:
+			err = toServer(c, body, share(i))
 		default:
-			err = pipelined(c, body, share(i))
+			err = fromServer(c, size, share(i))
 		}
 		return err
 	})
@@ -102,12 +104,8 @@ func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, siz
 		return m, err
 	}
 	if s.Plane == transport.PlaneQUIC {
-		c := tr.Counters() // the client is the sender of what is measured; of the other kinds both sides count
-		if m.Drops.Socket != nil {
-			c.SocketDrops, c.LibraryDrops, c.PacketsLost = c.SocketDrops+*m.Drops.Socket, c.LibraryDrops+*m.Drops.Library, c.PacketsLost+*m.Drops.Lost
-			m.Drops.Socket, m.Drops.Library = &c.SocketDrops, &c.LibraryDrops
-		}
-		m.Drops.Lost = &c.PacketsLost
+		c := tr.Counters() // both sides count
+		m.Drops.add(c.SocketDrops, c.LibraryDrops, c.PacketsLost)
 	} else {
 		m.Drops = Drops{} // TCP's are the kernel's business
 	}
@@ -196,8 +194,38 @@ func windowed(c transport.Conn, body []byte, n int) error {
 	return errors.Join(err, writeErr)
 }
 
-// pipelined sends messages that are not answered, then asks how many have arrived.
-func pipelined(c transport.Conn, body []byte, n int) error {
+// fromServer asks for messages and counts those that come.
+func fromServer(c transport.Conn, size, n int) error {
+	out := bufio.NewWriter(c)
+	if err := errors.Join(writeMessage(out, kindSend, ask(n, size)), out.Flush()); err != nil {
+		return err
+	}
+	in, buf := bufio.NewReaderSize(c, buffered), make([]byte, size)
+	var got, bytes uint64
+	for {
+		kind, body, err := readMessage(in, buf)
+		switch {
+		case err != nil:
+			return err
+		case kind == kindCount:
+			got, bytes = got+1, bytes+uint64(len(body))
+			continue
+		case kind != kindFin:
+			return fmt.Errorf("a message of kind %d among those that were asked for", kind)
+		}
+		return checkCount(n, size, got, bytes)
+	}
+}
+
+func checkCount(n, size int, got, bytes uint64) error {
+	if want := uint64(n); got != want || bytes != want*uint64(size) {
+		return &WrongCountError{want, got, want * uint64(size), bytes}
+	}
+	return nil
+}
+
+// toServer sends messages that are not answered, then asks how many have arrived.
+func toServer(c transport.Conn, body []byte, n int) error {
 	out := bufio.NewWriterSize(c, buffered)
 	for range n {
 		if err := writeMessage(out, kindCount, body); err != nil {
@@ -214,9 +242,5 @@ func pipelined(c transport.Conn, body []byte, n int) error {
 	if kind != kindFin || len(total) != 16 {
 		return fmt.Errorf("an answer of kind %d with %d bytes to the end of the messages", kind, len(total))
 	}
-	got, bytes := binary.BigEndian.Uint64(total), binary.BigEndian.Uint64(total[8:])
-	if want := uint64(n); got != want || bytes != want*uint64(len(body)) {
-		return &WrongCountError{want, got, want * uint64(len(body)), bytes}
-	}
-	return nil
+	return checkCount(n, len(body), binary.BigEndian.Uint64(total), binary.BigEndian.Uint64(total[8:]))
 }

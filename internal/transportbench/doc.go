@@ -3,5 +3,7 @@
 // a control connection of plain TCP, which carries nothing that is measured.
 //
 // On a lane a message is a head and its body: length u32 of the body, kind u8. The server sends a message of kind echo back as it came, counts those of
-// kind count, and answers fin with how many messages and bytes it has counted since the last one (two u64).
+// kind count, answers fin with how many messages and bytes it has counted since the last one (two u64), and answers send, which holds a number and a size (two u32),
+// with that many messages of kind count and a fin. That is the direction of responses: a lane's socket, at who dials, is read no faster than the QUIC library takes
+// packets in, while an endpoint's, which many lanes share, is not held back by one of them.
 package transportbench

@@ -13,6 +13,7 @@ const (
 	kindEcho = iota + 1
 	kindCount
 	kindFin
+	kindSend
 )
 
 const (
@@ -52,6 +53,25 @@ func readMessage(r *bufio.Reader, buf []byte) (kind byte, body []byte, err error
 	return head[4], body, err
 }
 
+// ask is the body of a message of kind send: that many messages of that many bytes.
+func ask(messages, size int) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(messages)), uint32(size))
+}
+
+// send writes what a message of kind send asks for.
+func send(w *bufio.Writer, asked []byte) error {
+	if len(asked) != 8 || binary.BigEndian.Uint32(asked[4:]) > maxMessage {
+		return fmt.Errorf("a message of kind send says %x: it holds a count and a size of at most %d", asked, maxMessage)
+	}
+	body := make([]byte, binary.BigEndian.Uint32(asked[4:]))
+	for range binary.BigEndian.Uint32(asked) {
+		if err := writeMessage(w, kindCount, body); err != nil {
+			return err
+		}
+	}
+	return writeMessage(w, kindFin, nil)
+}
+
 // serveLane answers the messages of a lane until it ends.
 func serveLane(c io.ReadWriter) error {
 	in, out := bufio.NewReaderSize(c, buffered), bufio.NewWriterSize(c, buffered)
@@ -75,6 +95,8 @@ func serveLane(c io.ReadWriter) error {
 			total := binary.BigEndian.AppendUint64(nil, messages)
 			err = writeMessage(out, kindFin, binary.BigEndian.AppendUint64(total, bytes))
 			messages, bytes = 0, 0
+		case kindSend:
+			err = send(out, body)
 		default:
 			err = fmt.Errorf("a message of kind %d", kind)
 		}

@@ -2,8 +2,16 @@
 
 package transportbench
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
-func (h *handler) openGroup(Spec) (string, func() error, error) {
-	return "", nil, errors.New("sockets that share a port are measured on Linux only")
+type group struct{ address string }
+
+func openGroup(context.Context, string, Spec) (*group, error) {
+	return nil, errors.New("sockets that share a port are measured on Linux only")
 }
+
+func (g *group) drops(*Drops) {}
+func (g *group) close() error { return nil }

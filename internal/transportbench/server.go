@@ -32,7 +32,19 @@ type Drops struct {
 	Rcvbuf  *uint64 `json:"rcvbuf_errors,omitempty"` // of the network namespace
 	Socket  *uint64 `json:"socket,omitempty"`
 	Library *uint64 `json:"library,omitempty"` // inside the QUIC library
-	Lost    *uint64 `json:"lost,omitempty"`    // as the sender saw it
+	Lost    *uint64 `json:"lost,omitempty"`    // as the senders saw it
+}
+
+// add adds what the other side has counted. What the server does not know stays unknown.
+func (d *Drops) add(socket, library, lost uint64) {
+	for _, k := range []struct {
+		sum *uint64
+		n   uint64
+	}{{d.Socket, socket}, {d.Library, library}, {d.Lost, lost}} {
+		if k.sum != nil {
+			*k.sum += k.n
+		}
+	}
 }
 
 // Settings are the transport's settings of a spec: the programs' defaults.
@@ -66,6 +78,7 @@ type handler struct {
 	closes []func() error
 	wg     sync.WaitGroup
 	before *uint64 // RcvbufErrors
+	group  *group  // sockets that share a port; nil = none are open
 }
 
 func (h *handler) Handle(ctx context.Context, op string, body []byte) (any, error) {
@@ -90,12 +103,11 @@ func (h *handler) open(ctx context.Context, s Spec) (o Opened, err error) {
 	}
 	h.before = rcvbufErrors()
 	if s.Group > 0 {
-		at, close, err := h.openGroup(s)
-		if err != nil {
+		if h.group, err = openGroup(ctx, h.host, s); err != nil {
 			return o, err
 		}
-		h.closes = append(h.closes, close)
-		return Opened{[]string{at}}, nil
+		h.closes = append(h.closes, h.group.close)
+		return Opened{[]string{h.group.address}}, nil
 	}
 	if h.tr, _, err = s.NewTransport(h.log); err != nil {
 		return o, err
@@ -130,6 +142,9 @@ func (h *handler) drops() Drops {
 		c := h.tr.Counters()
 		d.Socket, d.Library, d.Lost = &c.SocketDrops, &c.LibraryDrops, &c.PacketsLost
 	}
+	if h.group != nil {
+		h.group.drops(&d)
+	}
 	return d
 }
 
@@ -157,7 +172,7 @@ func (h *handler) Close() error {
 	for i := len(h.closes) - 1; i >= 0; i-- {
 		errs = append(errs, h.closes[i]())
 	}
-	h.closes, h.tr = nil, nil
+	h.closes, h.tr, h.group = nil, nil, nil
 	h.wg.Wait()
 	return errors.Join(errs...)
 }
