@@ -89,6 +89,10 @@ type Config struct {
 	Label    string
 	// Dir is the run directory; it must not hold a run yet. Empty writes no files.
 	Dir string
+	// Stop, when it is closed, starts no further request; those that are open still end. nil = never.
+	Stop <-chan struct{}
+	// Each is told of every request that has ended, by one goroutine; nil for nobody.
+	Each func(report.Row)
 	// Progress is called about once a second from one goroutine; nil for none.
 	Progress func(Status)
 	// Log may be nil.
@@ -150,7 +154,7 @@ func (c Config) Validate() error {
 	if err := CheckBody(c.ExtraBody); err != nil {
 		bad("extra body %w", err)
 	}
-	if c.Requests == 0 && c.Duration == 0 {
+	if c.Requests == 0 && c.Duration == 0 && c.Stop == nil {
 		bad("neither Requests nor Duration is set: the run would not end")
 	}
 	for _, n := range []struct {

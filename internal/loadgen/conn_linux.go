@@ -49,12 +49,9 @@ func (l *loop) connect(s *slot) {
 		l.noConnection(s, os.NewSyscallError("connect", err))
 		return
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLOUT, Fd: s.number, Pad: s.gen}
-	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-		l.noConnection(s, os.NewSyscallError("epoll_ctl", err))
-		return
+	if err := l.io.dial(s); err != nil {
+		l.noConnection(s, err)
 	}
-	s.writing = true
 }
 
 func (l *loop) noConnection(s *slot, err error) {
@@ -64,30 +61,23 @@ func (l *loop) noConnection(s *slot, err error) {
 	l.ended(s)
 }
 
-// ready serves an event of the slot's connection.
-func (l *loop) ready(s *slot, events uint32) {
-	switch s.state {
-	case slotConnecting:
-		code, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err == nil && code != 0 {
-			err = unix.Errno(code)
-		}
-		if err != nil {
-			l.noConnection(s, os.NewSyscallError("connect", err))
-			return
-		}
-		l.dialing--
-		l.send(s)
-	case slotOpen:
-		if s.writing && events&unix.EPOLLOUT != 0 && !l.flush(s) {
-			return
-		}
-		if events&^unix.EPOLLOUT != 0 {
-			l.read(s)
-		}
-	default: // the server closed a connection that nobody used
-		l.hangUp(s)
+// connected takes the end of a connect, good or bad.
+func (l *loop) connected(s *slot) {
+	code, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && code != 0 {
+		err = unix.Errno(code)
 	}
+	if err != nil {
+		l.noConnection(s, os.NewSyscallError("connect", err))
+		return
+	}
+	l.dialing--
+	s.state = slotOpen
+	if err := l.io.open(s); err != nil {
+		l.broken(s, err)
+		return
+	}
+	l.send(s)
 }
 
 // send gives the slot's request to its connection.
@@ -134,11 +124,7 @@ func (l *loop) want(s *slot, write bool) bool {
 	if s.writing == write {
 		return true
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: s.number, Pad: s.gen}
-	if write {
-		ev.Events |= unix.EPOLLOUT
-	}
-	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_MOD, s.fd, &ev); err != nil {
+	if err := l.io.want(s, write); err != nil {
 		l.broken(s, err)
 		return false
 	}
@@ -146,17 +132,9 @@ func (l *loop) want(s *slot, write bool) bool {
 	return true
 }
 
-// read reads what is there, once: level-triggered epoll comes back for more, and a second read would nearly always find nothing.
-func (l *loop) read(s *slot) {
-	n, err := unix.Read(s.fd, l.buf)
-	switch {
-	case err == unix.EAGAIN || err == unix.EINTR:
-		return
-	case err != nil || n == 0:
-		l.broken(s, err)
-		return
-	}
-	if s.x.read(l.buf[:n], l.e.now()) {
+// took takes bytes that came at now.
+func (l *loop) took(s *slot, p []byte, now int64) {
+	if s.x.read(p, now) {
 		l.ended(s)
 	} else if s.x.complete() {
 		l.sleep(s, l.e.now()+int64(doneGrace))
@@ -185,6 +163,6 @@ func (l *loop) hangUp(s *slot) {
 	if s.state == slotConnecting {
 		l.dialing--
 	}
-	_ = unix.Close(s.fd) // it also leaves the epoll set
+	l.io.drop(s)
 	s.fd, s.writing = -1, false
 }

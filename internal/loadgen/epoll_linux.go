@@ -1,425 +1,137 @@
 package loadgen
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/netip"
 	"os"
-	"sync"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/laneway-ai/laneway/internal/report"
 )
 
-const haveEpoll = true
-
-// epollClient serves all slots from a few loops, each with its own epoll set, so that a connection costs half a kilobyte and an event costs one
-// read and no wake of a goroutine.
-type epollClient struct {
-	e     *engine
-	loops []*loop
-}
-
-func newEpollClient(e *engine) (client, error) {
-	ap, err := netip.ParseAddrPort(e.addr)
-	if err != nil {
-		return nil, fmt.Errorf("address %q: %w", e.addr, err)
-	}
-	c := &epollClient{e: e}
-	n := min(e.cfg.Loops, e.cfg.Concurrency)
-	for i := range n {
-		l, err := newLoop(e, ap)
-		if err != nil {
-			for _, l := range c.loops {
-				l.close()
-			}
-			return nil, err
-		}
-		l.tick = e.cfg.Tick
-		c.loops = append(c.loops, l)
-		for s := i; s < e.cfg.Concurrency; s += n { // neighbours go to different loops
-			l.add(s)
-		}
-	}
-	return c, nil
-}
-
-func (c *epollClient) kind() string { return ClientEpoll }
-
-func (c *epollClient) run(ctx context.Context) error {
-	errs := make([]error, len(c.loops))
-	var wg sync.WaitGroup
-	for i, l := range c.loops {
-		wg.Go(func() { errs[i] = l.run() }) // ends when its slots have stopped
-	}
-	told := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(told)
-		for _, l := range c.loops {
-			l.interrupt()
-		}
-	})
-	wg.Wait()
-	if !stop() {
-		<-told // the eventfds must stay open until interrupt has used them
-	}
-	for _, l := range c.loops {
-		l.close()
-	}
-	return errors.Join(errs...)
-}
-
-// State of a slot.
-type slotState uint8
-
-const (
-	slotIdle       slotState = iota // waits for its time
-	slotQueued                      // has a job, waits for its turn to connect
-	slotConnecting                  // connect is under way
-	slotOpen                        // the request is being sent or the response read
-	slotStopped                     // has nothing more to do
-)
-
-// slot is one open request at a time, and the connection that it keeps between them.
-type slot struct {
-	x       exchange
-	number  int32 // index in the loop
-	ramp    int64 // when it starts first
-	state   slotState
-	fd      int    // -1 without a connection
-	gen     int32  // of the connection, so that events of an old one are known
-	writing bool   // EPOLLOUT is asked for
-	reused  bool   // the connection carried a request before this one
-	out     []byte // rest of a request that the kernel did not take
-	fails   int
-
-	wake     int64 // when the timer is to fire, 0 = never
-	queuedAt int64 // the heap's entry, 0 = none
-}
-
-// loop is one epoll set and the thread that serves it. Everything in it belongs to that thread, but for stopFD.
-type loop struct {
-	e      *engine
-	l      *local
-	addr   unix.Sockaddr
-	family int
-	ep     int
-	stopFD int // eventfd that an interrupt writes to
-
-	slots    []*slot
-	running  int // slots that are not stopped
-	timers   timers
-	dialing  int     // connects under way
-	queue    []*slot // that wait to connect, first come first served
-	free     []*slot // idle slots of a fixed schedule; the one used last is used next, so that few connections are open
-	arrival  int64   // when the fixed schedule has its next request, 0 = not asked yet
-	probe    int64
-	canceled bool
+// epoll is the poller that is told which connections have something, and then reads each.
+type epoll struct {
+	l        *loop
+	fd       int
+	events   []unix.EpollEvent
+	n        int
 	noPwait2 bool // the kernel does not know epoll_pwait2
-
-	tick  time.Duration // how long events gather at a high rate, 0 = not at all
-	seen  int           // events since since
-	since int64
-	fast  bool // the rate is high
-
-	buf []byte // for reads and requests
 }
 
-// stopSlot is the slot number of stopFD in epoll's events.
+// stopSlot is the slot number of the loop's stopFD in epoll's events.
 const stopSlot = -1
 
-func newLoop(e *engine, ap netip.AddrPort) (*loop, error) {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+func newEpoll(l *loop) (*epoll, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		_ = unix.Close(ep)
-		return nil, os.NewSyscallError("eventfd", err)
-	}
-	l := &loop{e: e, l: newLocal(), ep: ep, stopFD: stop, buf: make([]byte, 64<<10)}
-	e.locals = append(e.locals, l.l)
-	if a := ap.Addr().Unmap(); a.Is4() {
-		l.family, l.addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(ap.Port()), Addr: a.As4()}
-	} else {
-		l.family, l.addr = unix.AF_INET6, &unix.SockaddrInet6{Port: int(ap.Port()), Addr: a.As16(), ZoneId: zoneID(a.Zone())}
-	}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: stopSlot}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, stop, &ev); err != nil {
-		l.close()
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, l.stopFD, &ev); err != nil {
+		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
-	return l, nil
+	return &epoll{l: l, fd: fd, events: make([]unix.EpollEvent, 256)}, nil
 }
 
-// add gives the loop the run's slot n.
-func (l *loop) add(n int) {
-	s := &slot{number: int32(len(l.slots)), fd: -1, ramp: l.e.plan.rampStart(n)}
-	s.x.e, s.x.l = l.e, l.l
-	l.slots = append(l.slots, s)
-}
+func (p *epoll) begin() error { return nil }
 
-func (l *loop) close() {
-	for _, s := range l.slots {
-		l.hangUp(s)
+func (p *epoll) dial(s *slot) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLOUT, Fd: s.number, Pad: s.gen}
+	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, s.fd, &ev); err != nil {
+		return os.NewSyscallError("epoll_ctl", err)
 	}
-	for _, fd := range []*int{&l.ep, &l.stopFD} {
-		if *fd >= 0 {
-			_ = unix.Close(*fd)
-			*fd = -1
-		}
-	}
-}
-
-// interrupt makes the loop end its open requests. It may be called from any goroutine while the loop has not been closed.
-func (l *loop) interrupt() {
-	one := uint64(1)
-	b := (*[8]byte)(unsafe.Pointer(&one))
-	_, _ = unix.Write(l.stopFD, b[:]) // it cannot fail: the counter is far from its end
-}
-
-// run serves the slots until all have stopped.
-func (l *loop) run() error {
-	l.l.mu.Lock()
-	l.running = len(l.slots)
-	for _, s := range l.slots {
-		if s.ramp > 0 && l.e.cfg.Rate == 0 {
-			l.sleep(s, s.ramp)
-			continue
-		}
-		l.next(s)
-	}
-	l.connectQueued()
-	l.l.mu.Unlock()
-	l.probe = l.e.now() + int64(probeInterval)
-	events := make([]unix.EpollEvent, 256)
-	l.since = l.e.now()
-	for l.running > 0 {
-		n, err := l.wait(events)
-		if err != nil {
-			return l.fail(err)
-		}
-		l.seen += n
-		l.l.mu.Lock()
-		if now := l.e.now(); now >= l.probe {
-			l.l.late(now - l.probe)
-			l.probe = now + int64(probeInterval)
-		}
-		for i := range events[:n] {
-			if ev := &events[i]; ev.Fd == stopSlot {
-				l.cancel()
-			} else if s := l.slots[ev.Fd]; s.gen == ev.Pad && s.fd >= 0 {
-				l.ready(s, ev.Events)
-			}
-		}
-		l.due()
-		l.connectQueued()
-		l.l.mu.Unlock()
-	}
+	s.writing = true
 	return nil
 }
 
-// fail ends all requests when the loop itself cannot go on, so that each has its row.
-func (l *loop) fail(err error) error {
-	l.l.mu.Lock()
-	defer l.l.mu.Unlock()
-	l.cancel()
-	return os.NewSyscallError("epoll_wait", err)
+// open has nothing to do: the request that is sent next says what is wanted.
+func (p *epoll) open(*slot) error { return nil }
+
+func (p *epoll) want(s *slot, write bool) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: s.number, Pad: s.gen}
+	if write {
+		ev.Events |= unix.EPOLLOUT
+	}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, s.fd, &ev))
 }
 
-// wait waits for events until the next timer. Nanoseconds, where the kernel has epoll_pwait2 (5.11), because schedules are finer than a millisecond.
-func (l *loop) wait(events []unix.EpollEvent) (int, error) {
-	until := l.probe
-	if len(l.timers) > 0 {
-		until = min(until, l.timers[0].at)
-	}
-	if l.arrival > 0 && len(l.free) > 0 {
-		until = min(until, l.arrival)
-	}
-	left := max(until-l.e.now(), 0)
-	if l.gather(left) {
-		left = max(until-l.e.now(), 0)
-	}
-	if !l.noPwait2 {
-		ts := unix.NsecToTimespec(left)
-		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+func (p *epoll) drop(s *slot) { _ = unix.Close(s.fd) } // it also leaves the epoll set
+
+func (p *epoll) pause() bool { return false } // events that are there stay there
+
+// wait waits for nanoseconds, where the kernel has epoll_pwait2 (5.11), because schedules are finer than a millisecond.
+func (p *epoll) wait(d time.Duration) (int, error) {
+	p.n = 0
+	if !p.noPwait2 {
+		ts := unix.NsecToTimespec(int64(d))
+		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)),
 			uintptr(unsafe.Pointer(&ts)), 0, 0)
 		switch errno {
 		case 0:
-			return int(n), nil
+			p.n = int(n)
+			return p.n, nil
 		case unix.EINTR:
 			return 0, nil
 		case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter that does not know it
-			l.noPwait2 = true
+			p.noPwait2 = true
 		default:
-			return 0, errno
+			return 0, os.NewSyscallError("epoll_pwait2", errno)
 		}
 	}
-	n, err := unix.EpollWait(l.ep, events, int((left+999_999)/1_000_000))
-	if err == unix.EINTR {
-		return 0, nil
+	n, err := unix.EpollWait(p.fd, p.events, int((d+999_999)/1_000_000))
+	switch err {
+	case nil:
+		p.n = n
+	case unix.EINTR:
+		err = nil
 	}
-	return n, err
+	return p.n, os.NewSyscallError("epoll_wait", err)
 }
 
-const (
-	// fastRate is the rate of events above which a loop ticks, and rateOver is over how long it is taken.
-	fastRate = 4000
-	rateOver = int64(10 * time.Millisecond)
-)
-
-// gather lets events come together for a tick when they come fast, unless something is due before. A wait for each few
-// events would wake this process, and cost the server that wake too, for nearly every one.
-func (l *loop) gather(left int64) bool {
-	if l.tick == 0 {
-		return false
-	}
-	if now := l.e.now(); now-l.since >= rateOver {
-		l.fast = int64(l.seen)*int64(time.Second) >= fastRate*(now-l.since)
-		l.seen, l.since = 0, now
-	}
-	if !l.fast || left <= int64(l.tick) {
-		return false
-	}
-	ts := unix.NsecToTimespec(int64(l.tick))
-	_ = unix.Nanosleep(&ts, nil) // a signal may cut it short
-	return true
-}
-
-// due fires the timers and starts the arrivals whose time has come.
-func (l *loop) due() {
-	for len(l.timers) > 0 {
-		now := l.e.now()
-		if l.timers[0].at > now {
-			break
-		}
-		t := l.timers.pop()
-		s := l.slots[t.slot]
-		if s.queuedAt != t.at {
-			continue
-		}
-		s.queuedAt = 0
-		switch {
-		case s.wake == 0:
-		case s.wake > now:
-			l.sleep(s, s.wake)
-		default:
-			s.wake = 0
-			l.fire(s, now)
-		}
-	}
-	for l.arrival > 0 && len(l.free) > 0 && l.e.now() >= l.arrival && !l.canceled {
-		s := l.free[len(l.free)-1]
-		l.free = l.free[:len(l.free)-1]
-		due := l.arrival
-		l.arrival = 0
-		if l.next(s) && s.x.row.Intended >= due { // it was free in time: what is late is the loop
-			l.l.late(l.e.now() - s.x.row.Intended)
+func (p *epoll) serve() {
+	for i := range p.events[:p.n] {
+		if ev := &p.events[i]; ev.Fd == stopSlot {
+			p.l.cancel()
+		} else if s := p.l.slots[ev.Fd]; s.gen == ev.Pad && s.fd >= 0 {
+			p.ready(s, ev.Events)
 		}
 	}
 }
 
-// sleep sets the slot's timer.
-func (l *loop) sleep(s *slot, at int64) {
-	s.wake = at
-	if s.queuedAt == 0 || at < s.queuedAt {
-		s.queuedAt = at
-		l.timers.push(at, s.number)
-	}
-}
-
-// fire is the slot's timer: its pause is over, or its request took too long.
-func (l *loop) fire(s *slot, now int64) {
+func (p *epoll) ready(s *slot, events uint32) {
 	switch s.state {
-	case slotIdle:
-		l.next(s)
-	case slotQueued, slotConnecting, slotOpen:
-		s.x.broke(report.EndTimeout, now)
-		l.ended(s)
-	}
-}
-
-// next gives the slot its next request, true when there was one. A slot without a request waits or stops.
-func (l *loop) next(s *slot) bool {
-	s.state = slotIdle
-	if l.canceled {
-		l.stopSlot(s)
-		return false
-	}
-	now := l.e.now()
-	j, at, v := l.e.plan.take(now, false)
-	switch v {
-	case verdictStop:
-		l.stopSlot(s)
-		for _, f := range l.free { // an idle slot has no event of its own to learn it from
-			l.stopSlot(f)
+	case slotConnecting:
+		p.l.connected(s)
+	case slotOpen:
+		if s.writing && events&unix.EPOLLOUT != 0 && !p.l.flush(s) {
+			return
 		}
-		l.free = l.free[:0]
-		return false
-	case verdictWait:
-		l.free = append(l.free, s)
-		l.arrival = at
-		return false
-	}
-	if l.e.cfg.Rate > 0 && l.arrival == 0 {
-		l.arrival = now // ask for the next one in due
-	}
-	s.x.begin(j)
-	s.out = s.out[:0]
-	l.sleep(s, now+int64(l.e.cfg.Timeout))
-	if s.reused = s.fd >= 0; s.reused {
-		l.send(s)
-		return true
-	}
-	s.state = slotQueued
-	l.queue = append(l.queue, s)
-	return true
-}
-
-func (l *loop) stopSlot(s *slot) {
-	if s.state == slotStopped {
-		return
-	}
-	l.hangUp(s)
-	s.state, s.wake = slotStopped, 0
-	l.running--
-}
-
-// ended goes on after an exchange: with the next request at once, or after a pause when it failed.
-func (l *loop) ended(s *slot) {
-	if !s.x.keepable() {
-		l.hangUp(s)
-	}
-	s.state = slotIdle
-	if s.fails++; s.x.row.OK() {
-		s.fails = 0
-	}
-	if s.fails > 0 && !l.canceled {
-		l.sleep(s, l.e.now()+int64(pause(s.fails)))
-		return
-	}
-	s.wake = 0
-	l.next(s)
-}
-
-// cancel ends all that is open.
-func (l *loop) cancel() {
-	if l.canceled {
-		return
-	}
-	l.canceled = true
-	now := l.e.now()
-	for _, s := range l.slots {
-		switch s.state {
-		case slotQueued, slotConnecting, slotOpen:
-			s.x.broke(report.EndCanceled, now)
+		if events&^unix.EPOLLOUT != 0 {
+			p.read(s)
 		}
-		l.stopSlot(s)
+	default: // the server closed a connection that nobody used
+		p.l.hangUp(s)
 	}
-	l.free, l.queue = nil, nil
+}
+
+// read reads what is there, once: level-triggered epoll comes back for more, and a second read would nearly always find nothing.
+func (p *epoll) read(s *slot) {
+	l := p.l
+	n, err := unix.Read(s.fd, l.buf)
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+	case err != nil || n == 0:
+		l.broken(s, err)
+	default:
+		l.took(s, l.buf[:n], l.e.now())
+	}
+}
+
+func (p *epoll) end() error { return nil }
+
+func (p *epoll) close() {
+	if p.fd >= 0 {
+		_ = unix.Close(p.fd)
+		p.fd = -1
+	}
 }

@@ -52,6 +52,7 @@ func (s Status) String() string {
 // collector takes the rows of a run as they come: it writes them, keeps them for the summary, and counts for the status line.
 type collector struct {
 	dir  *report.Dir // nil without files
+	each func(report.Row)
 	rows []report.Row
 
 	warm, done, errors atomic.Int64
@@ -85,6 +86,9 @@ func (c *collector) loop(rows <-chan report.Row) {
 func (c *collector) add(r report.Row) {
 	if c.dir != nil {
 		c.dir.Add(&r)
+	}
+	if c.each != nil {
+		c.each(r)
 	}
 	c.rows = append(c.rows, r)
 	if !r.OK() && r.Ended != report.EndCanceled {

@@ -155,6 +155,7 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 		return nil, nil, err
 	}
 	col := newCollector(dir)
+	col.each = e.cfg.Each
 	smp := newSampler(e)
 	defer smp.close()
 	smp.take(ctx, false)
@@ -169,6 +170,13 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 		watchers.Go(func() { progress(watch, e, col) }) // ends with watch
 	}
 	stopPlan := context.AfterFunc(ctx, func() { e.plan.stop(e.now()) })
+	watchers.Go(func() { // ends with watch
+		select {
+		case <-e.cfg.Stop:
+			e.plan.stop(e.now())
+		case <-watch.Done():
+		}
+	})
 	err = c.run(ctx)
 	stopPlan()
 	stopWatch()

@@ -124,6 +124,31 @@ func checkTruth(t *testing.T, s *server, run *report.Run, r *report.Row) {
 	}
 }
 
+// TestStop: no further request begins, those that are open end whole, and each row is told of.
+func TestStop(t *testing.T) {
+	clients(t, func(t *testing.T, client string) {
+		s := newServer(t, normal(time.Millisecond, time.Millisecond))
+		stop := make(chan struct{})
+		told := 0
+		run, rows := load(t, s, Config{Client: client, Concurrency: 4, OSL: 12, Warmup: 6, Stop: stop, Each: func(report.Row) {
+			if told++; told == 20 {
+				close(stop)
+			}
+		}})
+		if told != len(rows) || told < 20 || told > 30 {
+			t.Errorf("%d rows, %d told of", len(rows), told)
+		}
+		for _, r := range rows {
+			if !r.OK() || r.Wrong > 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+		if run.Marked(report.MarkPartial) {
+			t.Error("a run that was stopped is not partial")
+		}
+	})
+}
+
 func TestConnectionsAreKept(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(0, 0))
