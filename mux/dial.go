@@ -45,14 +45,29 @@ var errRefusedEverywhere = errors.New("every endpoint refused the connection")
 
 func isRefusedEverywhere(err error) bool { return errors.Is(err, errRefusedEverywhere) }
 
+// patience is how long a dial may take: with its handshake, from when it has its turn, and the first endpoint alone.
+type patience struct{ all, hedge time.Duration }
+
+// patienceWith is that of a link whose plane is one of n. The lanes of a mute link have been without a word for seconds: there is
+// little to wait for, but each of its endpoints is asked.
+func (k *inLink) patienceWith(n int) patience {
+	k.mu.Lock()
+	mute := k.mute && len(k.lanes) == 0
+	k.mu.Unlock()
+	if mute && n > 1 {
+		return patience{fallbackMute, fallbackMute / 5}
+	}
+	return patience{timeoutOf(0, n), hedgeAfter}
+}
+
 // dial brings one lane up: it tries the endpoint that is the lane's own, then the others in turn, and does the handshake. A
-// later attempt begins one endpoint later. The timeout counts from when the dial has its turn.
-func (k *inLink) dial(r route, index, attempt int, timeout time.Duration) (*lane, error) {
+// later attempt begins one endpoint later.
+func (k *inLink) dial(r route, index, attempt int, may patience) (*lane, error) {
 	plane := r.transport.Plane()
 	if err := k.recv.files.take(k.recv, plane, index); err != nil {
 		return nil, err
 	}
-	l, err := k.dialTimed(r, index, attempt, timeout)
+	l, err := k.dialTimed(r, index, attempt, may)
 	if err != nil {
 		k.recv.files.give(plane)
 		return nil, k.recv.files.explain(k.recv, err)
@@ -60,7 +75,7 @@ func (k *inLink) dial(r route, index, attempt int, timeout time.Duration) (*lane
 	return l, nil
 }
 
-func (k *inLink) dialTimed(r route, index, attempt int, timeout time.Duration) (*lane, error) {
+func (k *inLink) dialTimed(r route, index, attempt int, may patience) (*lane, error) {
 	g := k.recv.begin
 	if k.peer.link.Load() == k {
 		g = k.recv.again
@@ -70,9 +85,9 @@ func (k *inLink) dialTimed(r route, index, attempt int, timeout time.Duration) (
 		return nil, err
 	}
 	defer pass()
-	ctx, cancel := context.WithTimeout(k.ctx, timeout)
+	ctx, cancel := context.WithTimeout(k.ctx, may.all)
 	defer cancel()
-	conn, err := k.connect(ctx, r, index, attempt)
+	conn, err := k.connect(ctx, r, index, attempt, may.hedge)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +99,8 @@ func (k *inLink) dialTimed(r route, index, attempt int, timeout time.Duration) (
 	return l, nil
 }
 
-// connect opens a connection to the first endpoint that answers. Each has hedgeAfter for itself.
-func (k *inLink) connect(ctx context.Context, r route, index, attempt int) (transport.Conn, error) {
+// connect opens a connection to the first endpoint that answers. Each has the time of hedge for itself.
+func (k *inLink) connect(ctx context.Context, r route, index, attempt int, hedge time.Duration) (transport.Conn, error) {
 	type answer struct {
 		conn transport.Conn
 		err  error
@@ -115,8 +130,8 @@ func (k *inLink) connect(ctx context.Context, r route, index, attempt int) (tran
 			}
 		}
 	}()
-	hedge := time.NewTimer(hedgeAfter)
-	defer hedge.Stop()
+	next := time.NewTimer(hedge)
+	defer next.Stop()
 	refused := 0
 	var errs []error
 	begin()
@@ -134,11 +149,11 @@ func (k *inLink) connect(ctx context.Context, r route, index, attempt int) (tran
 			if transport.Denied(a.err) || ctx.Err() != nil {
 				return nil, errors.Join(errs...)
 			}
-		case <-hedge.C:
+		case <-next.C:
 		}
 		if begun < n {
 			begin()
-			hedge.Reset(hedgeAfter)
+			next.Reset(hedge)
 		}
 	}
 	if refused == n {

@@ -212,7 +212,7 @@ func TestLinkGoesOnOverAnotherPlane(t *testing.T) {
 		reason string
 		within time.Duration
 	}{
-		{"blocked", func(p *twoPlanes) { p.deny(planeFast, p.fast.Silence); p.fast.Stall() }, "timeout", 7 * time.Second},
+		{"blocked", func(p *twoPlanes) { p.deny(planeFast, p.fast.Silence); p.fast.Stall() }, "timeout", 4500 * time.Millisecond},
 		{"refused", func(p *twoPlanes) {
 			p.deny(planeFast, func(a string) { p.fast.Refuse(a, syscall.ECONNREFUSED) })
 			p.fast.Cut(nil)
@@ -253,6 +253,83 @@ func TestLinkGoesOnOverAnotherPlane(t *testing.T) {
 			p.settled(t)
 		})
 	}
+}
+
+// A plane of which only the port of the link's one lane is blocked stays the link's: the other port is asked within the shorter
+// time that a link has whose lanes were silent.
+func TestOneSilentPortIsNoReasonToFallBack(t *testing.T) {
+	inFakeTime(t, "", func(t *testing.T) {
+		p := newTwoPlanes(t, Config{Lanes: 1}, nil)
+		in, out := p.open(t)
+		carry(t, in, out, 0)
+		begun := time.Now()
+		p.fast.Silence(p.recv.Stats().Lanes[0].Remote)
+		for _, c := range p.fast.Conns() {
+			c.Stall()
+		}
+		if err := out.Send(t.Context(), makeRecord(nil, 1, 1, 64)); err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := in.Next(t.Context()); err != nil || checkRecord(rec, 1, 1) != nil {
+			t.Fatalf("%q, %v", rec, err)
+		}
+		took(t, "goes on", begun, 0, 4*time.Second)
+		if p.lanesOn(planeFast) != 1 || p.lanesOn(planeSafe) != 0 || p.fallbacks() != "" {
+			t.Errorf("%d and %d lanes, fallbacks %q", p.lanesOn(planeFast), p.lanesOn(planeSafe), p.fallbacks())
+		}
+		finish(t, in, out)
+		p.settled(t)
+	})
+}
+
+// Whoever waits for a link that is without a lane is told when it has one, and when it is lost.
+func TestAwaitReturn(t *testing.T) {
+	inFakeTime(t, "", func(t *testing.T) {
+		p := newTwoPlanes(t, Config{Lanes: 2}, nil)
+		waitFor(t, "two lanes", func() bool { return p.lanesOn(planeFast) == 2 })
+		in, out := p.open(t) // so that the lanes are watched each second
+		carry(t, in, out, 0)
+		if err := p.recv.AwaitReturn(t.Context(), p.id); err != nil || !p.recv.UpSoon(p.id) {
+			t.Errorf("a link that is up: %v", err)
+		}
+		down := func(planes ...string) (begun time.Time) {
+			for _, plane := range planes {
+				p.deny(plane, map[string]*memory.Network{planeFast: p.fast, planeSafe: p.safe}[plane].Silence)
+			}
+			p.fast.Stall()
+			p.safe.Stall()
+			waitFor(t, "no lane", func() bool { return !p.recv.Up(p.id) })
+			if !p.recv.UpSoon(p.id) {
+				t.Error("a link that is down is said to be lost")
+			}
+			return time.Now()
+		}
+		begun := down(planeFast)
+		p.safe.Release()
+		if err := p.recv.AwaitReturn(t.Context(), p.id); err != nil || !p.recv.Up(p.id) {
+			t.Errorf("the link came back, but: %v", err)
+		}
+		took(t, "came back", begun, fallbackMute, fallbackMute+100*time.Millisecond)
+		carry(t, in, out, 1)
+
+		begun = down(planeFast, planeSafe)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.recv.AwaitReturn(short, p.id); !errors.Is(err, ErrNoLink) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who waits for a second is told: %v", err)
+		}
+		if err := p.recv.AwaitReturn(t.Context(), p.id); !errors.Is(err, ErrNoLink) || p.recv.UpSoon(p.id) {
+			t.Errorf("the link is lost, but: %v", err)
+		}
+		took(t, "lost", begun, DefaultResume-tickEvery, DefaultResume+2*tickEvery)
+		if _, err := in.Next(t.Context()); err == nil {
+			t.Error("its stream goes on")
+		}
+		_ = in.Close()
+		if err := p.recv.AwaitReturn(t.Context(), transport.NodeID{9}); !errors.Is(err, ErrNoLink) {
+			t.Errorf("a node that nobody knows: %v", err)
+		}
+	})
 }
 
 // However many lanes a link has, those without a stream are found dead as soon as those with one: streams are not moved from

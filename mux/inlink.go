@@ -38,6 +38,7 @@ type inLink struct {
 	stranded int       // streams without a lane
 	owed     []owedEnd // of dead lanes, while no lane is up
 	downAt   int64     // node time since when no lane is up; 0 = one is
+	mute     bool      // the lane that died last was mute
 	draining bool
 	reason   string // why it was lost
 	gone     bool
@@ -130,6 +131,7 @@ func (k *inLink) remove(l *lane) {
 func (k *inLink) laneDown(l *lane, why *laneError) {
 	k.mu.Lock()
 	k.remove(l)
+	k.mute = l.mute(why)
 	if len(k.lanes) == 0 && k.downAt == 0 {
 		k.downAt = k.now()
 	}
@@ -304,6 +306,14 @@ func (k *inLink) up() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.lanes) > 0 && !k.gone && !k.leaving
+}
+
+// outlook says whether the link takes new streams, and if not, whether it will once it has a lane again.
+func (k *inLink) outlook() (now, soon bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	takes := !k.gone && !k.leaving && !k.draining
+	return takes && len(k.lanes) > 0, takes && len(k.lanes) == 0
 }
 
 // mints says whether the link takes new streams.

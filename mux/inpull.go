@@ -71,14 +71,19 @@ var ErrLinkDown = errors.New("mux: the link to the worker is down")
 
 // Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
 // or ctx's error.
-func (s *InStream) Wait(ctx context.Context) error {
+func (s *InStream) Wait(ctx context.Context) error { return s.waitReady(ctx, false) }
+
+// WaitOn is Wait for a request that nobody else can take: it waits on while the link is down, and ends with the stream.
+func (s *InStream) WaitOn(ctx context.Context) error { return s.waitReady(ctx, true) }
+
+func (s *InStream) waitReady(ctx context.Context, evenDown bool) error {
 	for {
 		s.mu.Lock()
 		if s.readyN > 0 || s.end != nil {
 			s.mu.Unlock()
 			return nil
 		}
-		if s.cut && s.lane == nil {
+		if s.cut && s.lane == nil && !evenDown {
 			s.mu.Unlock()
 			return ErrLinkDown
 		}

@@ -65,7 +65,7 @@ type lane struct {
 	waiting  atomic.Bool  // the reader is in Read, so silence is the peer's
 	since    atomic.Int64 // node time since when streams are open
 	pinged   atomic.Int64 // node time of the last PING
-	ponged   atomic.Int64 // node time of the PING that the last PONG answers
+	ponged   atomic.Int64 // node time of the PING that the last PONG answers; of the lane's birth before there is one
 	rtt      atomic.Int64 // nanoseconds, 0 = not known
 	handicap uint64       // of a frontend's lane: what counts as carried though it was not; set before the lane is used
 	leaving  atomic.Bool  // its link has gone to another plane: it takes no new streams
@@ -84,6 +84,7 @@ func newLane(n *node, conn transport.Conn, index int, serial uint64) *lane {
 		l.try, _ = conn.(transport.TryWriter)
 	}
 	l.lastRecv.Store(n.now())
+	l.ponged.Store(n.now())
 	return l
 }
 
@@ -195,6 +196,16 @@ func (l *lane) sendPing() {
 	l.mu.Unlock()
 	l.pinged.Store(l.node.now())
 	l.flush(writeUrgent)
+}
+
+// mute says whether two PINGs in a row got no answer, or nothing came at all until the lane was found dead. The worker may find
+// it dead first, and close it.
+func (l *lane) mute(why *laneError) bool {
+	every := l.node.cfg.ActivePing
+	if every == 0 {
+		every = l.node.cfg.KeepAlive
+	}
+	return why.reason == deathSilent || l.pinged.Load()-l.ponged.Load() >= int64(2*every)
 }
 
 func (l *lane) sendAway(code wire.GoAwayCode, text string) {

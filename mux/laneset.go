@@ -100,7 +100,7 @@ func (k *inLink) fallBack(set *laneSet, first error) (*laneSet, *lane) {
 		if k.onItsPlane() || k.isLost() { // the plane's own lanes have come back
 			return nil, nil
 		}
-		l, err := k.dial(r, 0, 0, fallbackAfter)
+		l, err := k.dial(r, 0, 0, patience{fallbackAfter, hedgeAfter})
 		if err == nil {
 			next := k.newSet(r.transport.Plane())
 			if !k.adopt(next, l, true) {
@@ -134,7 +134,7 @@ func (k *inLink) prefer(set *laneSet) (*laneSet, *lane) {
 		if !k.onItsPlane() {
 			return nil, nil // it has other worries
 		}
-		l, err := k.dial(routes[i], 0, 0, fallbackAfter)
+		l, err := k.dial(routes[i], 0, 0, patience{fallbackAfter, hedgeAfter})
 		if err != nil {
 			k.setFallback(err)
 			k.log.Debug("a better plane still does not connect", "peer", k.peer.id, "plane", routes[i].transport.Plane(), "error", oneLine(err))
@@ -317,7 +317,7 @@ func (s *laneSet) dial(index, attempt int) (*lane, error) {
 		}
 		return nil, &leftPlaneError{s.plane}
 	}
-	return s.link.dial(routes[at], index, attempt, timeoutOf(0, len(routes)))
+	return s.link.dial(routes[at], index, attempt, s.link.patienceWith(len(routes)))
 }
 
 // leftPlaneError says that a node's record does not list the plane of its link any more.

@@ -16,9 +16,11 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	backoffMax   = 2 * time.Second
-	// dialTimeout bounds one dial with its handshake; fallbackAfter bounds it where the peer has another plane.
+	// dialTimeout bounds one dial with its handshake; fallbackAfter bounds it where the peer has another plane, and fallbackMute
+	// where besides the plane has just been silent for as long as it takes to find its last lane dead.
 	dialTimeout   = 5 * time.Second
 	fallbackAfter = 3 * time.Second
+	fallbackMute  = time.Second
 )
 
 // peer keeps one link to a node alive: it dials, and when the link is lost it begins a new one. A peer that is dialled on
@@ -216,7 +218,7 @@ func (p *peer) establish() (*inLink, *lane, error) {
 			ownSecret: newSecret(), idle: make(chan struct{}, 1), usedAt: p.recv.now()}
 		k.ctx, k.cancel = context.WithCancel(p.ctx)
 		k.pages.Store(&[]*slotArray{})
-		l, err := k.dial(r, 0, 0, timeoutOf(i, len(routes)))
+		l, err := k.dial(r, 0, 0, patience{timeoutOf(i, len(routes)), hedgeAfter})
 		if err == nil {
 			if i > 0 {
 				k.fellBackFrom(routes[0].transport.Plane(), k.plane, errs[0])
@@ -243,6 +245,32 @@ func timeoutOf(i, n int) time.Duration {
 		return fallbackAfter
 	}
 	return dialTimeout
+}
+
+// awaitReturn waits until a link that is without a lane takes streams again. It fails with ErrNoLink as soon as that cannot be.
+func (p *peer) awaitReturn(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		changed, last := p.changed, p.err
+		p.mu.Unlock()
+		k := p.link.Load()
+		now, soon := false, false
+		if k != nil {
+			now, soon = k.outlook()
+		}
+		switch {
+		case now:
+			return nil
+		case !soon:
+			return fmt.Errorf("%w: to node %s: %v", ErrNoLink, p.id, last)
+		}
+		select {
+		case <-changed:
+		case <-k.ctx.Done(): // the link is lost
+		case <-ctx.Done():
+			return fmt.Errorf("%w: to node %s: %w", ErrNoLink, p.id, errors.Join(ctx.Err(), last))
+		}
+	}
 }
 
 func (k *inLink) isLost() bool {

@@ -252,6 +252,30 @@ func (r *Receiver) Up(id transport.NodeID) bool {
 	return p != nil && p.up()
 }
 
+// UpSoon says whether the node's link takes streams, or is without a lane and may still get one: it is not lost.
+func (r *Receiver) UpSoon(id transport.NodeID) bool {
+	p := r.peer(id)
+	if p == nil {
+		return false
+	}
+	k := p.link.Load()
+	if k == nil {
+		return false
+	}
+	now, soon := k.outlook()
+	return now || soon
+}
+
+// AwaitReturn waits until a link that is without a lane takes streams again. It fails with ErrNoLink as soon as that cannot be,
+// after ResumeTimeout at the latest.
+func (r *Receiver) AwaitReturn(ctx context.Context, id transport.NodeID) error {
+	p := r.peer(id)
+	if p == nil {
+		return fmt.Errorf("%w: node %s is not known", ErrNoLink, id)
+	}
+	return p.awaitReturn(ctx)
+}
+
 func (r *Receiver) snapshotPeers() []*peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()

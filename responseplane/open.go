@@ -50,17 +50,24 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response, error) {
 	var tried []*workerEntry
 	var last error
+	patience := f.patience(req)
 	for attempt := 0; ; attempt++ {
 		req.Trace.route(attempt)
 		w, err := f.pick(req, tried)
-		if err != nil {
+		if w == nil {
+			w = f.awaitReturn(ctx, req, tried, &patience)
+		}
+		if w == nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
 			req.Trace.routed("", err)
-			if last != nil {
+			if last != nil && ctx.Err() == nil {
 				err = last // why the ones that were there did not do says more
 			}
 			return nil, err
 		}
-		r, err := f.attempt(ctx, w, req, t)
+		r, err := f.attempt(ctx, w, req, t, func() bool { return attempt < f.cfg.RetryLimit && f.elsewhere(req, tried, w) })
 		if err == nil {
 			r.retries = attempt
 			return r, nil
@@ -85,8 +92,9 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 	}
 }
 
-// attempt is one stream at one worker. On failure the stream is given back, which kills it.
-func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked) (*Response, error) {
+// attempt is one stream at one worker. On failure the stream is given back, which kills it. elsewhere says whether another worker
+// can be had: without one there is nothing to give it up for while its link is down.
+func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked, elsewhere func() bool) (*Response, error) {
 	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
 	if d, ok := ctx.Deadline(); ok {
 		o.TimeLeft = max(time.Until(d), time.Microsecond)
@@ -106,7 +114,7 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *
 	err = f.deliver(ctx, w, r, req)
 	req.Trace.delivered(err)
 	if err == nil {
-		err = r.first(ctx)
+		err = r.first(ctx, elsewhere)
 		req.Trace.firstRecord(err)
 	}
 	if err != nil {
@@ -118,8 +126,12 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *
 }
 
 // first waits for the first record, or the end of a response that completed without one. Every other end is its error.
-func (r *Response) first(ctx context.Context) error {
-	if err := r.in.Wait(ctx); err != nil {
+func (r *Response) first(ctx context.Context, elsewhere func() bool) error {
+	err := r.in.Wait(ctx)
+	if errors.Is(err, mux.ErrLinkDown) && !elsewhere() {
+		err = r.in.WaitOn(ctx)
+	}
+	if err != nil {
 		if errors.Is(err, mux.ErrLinkDown) {
 			return &Error{Kind: EndLost, Text: err.Error(), Worker: r.worker.rec.ID, Node: r.node, cause: err}
 		}
@@ -177,14 +189,7 @@ func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) er
 func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var list []*workerEntry
-	if req.Worker != "" {
-		if w := f.workers[req.Worker]; w != nil {
-			list = []*workerEntry{w}
-		}
-	} else if p := f.models[req.Model]; p != nil {
-		list = p.list
-	}
+	list := f.candidates(req)
 	if len(list) == 0 {
 		what := fmt.Sprintf("model %q", req.Model)
 		if req.Worker != "" {
@@ -201,10 +206,8 @@ func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error)
 		if vanished && (last < rankVanished || !f.usable(w, now)) || last < rankAvoided && w.avoid.Load() > now.UnixNano() {
 			return false
 		}
-		for _, t := range tried {
-			if t.workerCounts == w.workerCounts && len(list) > 1 {
-				return false
-			}
+		if len(list) > 1 && wasTried(w, tried) {
+			return false
 		}
 		return f.cfg.Dial == DialOnDemand && !vanished || f.recv.Up(w.node)
 	}
