@@ -75,6 +75,7 @@ func TestTwoProcesses(t *testing.T) {
 func TestBenchRefuses(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"transport --listen=:1 --connect=h:1", "--listen :1 with --connect h:1: a process is one side"},
+		{"streams --connect=h:1 --netns", `--netns with --listen "" or --connect "h:1"`},
 		{"transport --quick --runs=2", "--quick with --runs 2"},
 		{"transport --message-count=63", "--message-count"},
 		{"transport --tables=all", `"all" is not known: use messages, lanes, ports, group`},

@@ -16,11 +16,14 @@ import (
 
 // sideFlags say where the two sides of `loadgen transport` and `loadgen streams` are, and what is common to both commands.
 type sideFlags struct {
-	app             *cli.App
-	listen, connect *string
-	runs            *int
-	quick, json     *bool
+	app                *cli.App
+	command            string
+	listen, connect    *string
+	runs               *int
+	netns, quick, json *bool
 }
+
+const netnsFlag = "netns"
 
 // Of a --quick measurement.
 const (
@@ -28,11 +31,13 @@ const (
 	quickShare = 20 // the counts are divided by it
 )
 
-func declareSide(app *cli.App) *sideFlags {
-	f := &sideFlags{app: app}
+func declareSide(parent *cli.App, command, summary string) *sideFlags {
+	app := parent.Command(command, summary)
+	f := &sideFlags{app: app, command: command}
 	g := app.Group("Sides")
 	f.listen = g.Checked("listen", "", "HOST:PORT", "be the server of a client on another host, or in another process, and end with a signal; the ports that are measured are the kernel's choice, and nothing on them asks who comes", hostPort)
 	f.connect = g.Checked("connect", "", "HOST:PORT", "measure against a server that was started with --listen; empty = both sides are in this process, over loopback", hostPort)
+	f.netns = g.Bool(netnsFlag, false, "start both sides, each in a network namespace of its own, joined by a bridge at MTU 1500: as on two hosts, by one command (Linux, root)")
 	g = app.Group("Repetitions")
 	f.runs = g.Int("runs", 3, cli.Range(1, 1000), "repetitions of each cell, interleaved; the first is named in each cell, since it is often the low one")
 	f.quick = g.Bool("quick", false, fmt.Sprintf("%d repetition and 1/%d of the counts: whether it works, not how fast it is", quickRuns, quickShare))
@@ -54,6 +59,9 @@ func hostPort(s string) error {
 func (f *sideFlags) check() error {
 	if *f.listen != "" && *f.connect != "" {
 		return fmt.Errorf("--listen %s with --connect %s: a process is one side", *f.listen, *f.connect)
+	}
+	if *f.netns && *f.listen+*f.connect != "" {
+		return fmt.Errorf("--netns with --listen %q or --connect %q: it starts both sides itself", *f.listen, *f.connect)
 	}
 	if *f.quick && f.app.Source("runs") != cli.FromDefault {
 		return fmt.Errorf("--quick with --runs %d: --quick makes %d repetition", *f.runs, quickRuns)
@@ -85,8 +93,11 @@ func (f *sideFlags) repetitions() int {
 // loopback is where the server listens when both sides are on this host.
 const loopback = "127.0.0.1:0"
 
-// run is the server, or calls measure with the address of one.
+// run is the server, or calls measure with the address of one, or has two other processes do so.
 func (f *sideFlags) run(ctx context.Context, log *slog.Logger, create func(host string) transportbench.Handler, measure func(ctx context.Context, at string) error) (err error) {
+	if *f.netns {
+		return f.inNamespaces(ctx, log)
+	}
 	at := *f.connect
 	if at == "" {
 		listen := *f.listen

@@ -21,8 +21,8 @@ const (
 
 // addStreams declares the command `loadgen streams`.
 func addStreams(parent *cli.App) {
-	app := parent.Command("streams", "measures response streams over lanes: items a second over all streams, after a warm-up of a tenth")
-	side := declareSide(app)
+	side := declareSide(parent, "streams", "measures response streams over lanes: items a second over all streams, after a warm-up of a tenth")
+	app := side.app
 	g := app.Group("Tables")
 	planes := g.EnumList("planes", []string{transport.PlaneTCP, transport.PlaneQUIC}, planeflags.Planes(), "planes to measure")
 	lanes := g.EnumList("lanes", []string{"1", "2", "4", "8"}, []string{"1", "2", "4", "8", "16"}, "lanes of the link; the server has 4 ports")
