@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -149,24 +146,7 @@ type Spread struct {
 
 func newReport(cfg Config) *Report {
 	now := time.Now()
-	r := &Report{Schema: Schema, ID: "plane-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags}
-	r.Environment = report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				r.Environment.Revision = s.Value
-			}
-		}
-	}
-	r.Environment.Kernel, _ = procstat.Kernel()
-	r.Environment.TCPCongestionControl, _ = procstat.TCPCongestionControl()
-	if n, ok := procstat.RMemMax(); ok {
-		r.Environment.RmemMax = &n
-	}
-	if n, ok := procstat.WMemMax(); ok {
-		r.Environment.WmemMax = &n
-	}
-	return r
+	return &Report{Schema: Schema, ID: "plane-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: Environment()}
 }
 
 // WriteJSON writes a report as run.json into dir, which must not hold one yet.
@@ -367,12 +347,13 @@ func ratios(pairs [][2]arm, runs []*Run) []Ratio {
 				ttft = append(ttft, one.TTFT.P99-base.TTFT.P99)
 			}
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: spread(front), Worker: spread(worker), Total: spread(total), TTFTP99: spread(ttft)})
+		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: SpreadOf(front), Worker: SpreadOf(worker), Total: SpreadOf(total), TTFTP99: SpreadOf(ttft)})
 	}
 	return out
 }
 
-func spread(v []float64) Spread {
+// SpreadOf is that of v, all zero of nothing.
+func SpreadOf(v []float64) Spread {
 	if len(v) == 0 {
 		return Spread{}
 	}

@@ -181,7 +181,7 @@ func (g *runGroup) spread(f func(*Run) float64) Spread {
 	for _, r := range g.runs {
 		v = append(v, f(r))
 	}
-	return spread(v)
+	return SpreadOf(v)
 }
 
 func (g *runGroup) median(f func(*Run) float64) float64 { return g.spread(f).Median }
@@ -208,5 +208,5 @@ func (g *runGroup) ms(dist func(*Run) *report.Dist, point func(*report.Dist) flo
 		}
 		v = append(v, point(d))
 	}
-	return fmt.Sprintf("%.2f", spread(v).Median)
+	return fmt.Sprintf("%.2f", SpreadOf(v).Median)
 }
