@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -376,6 +377,15 @@ func TestDebugPlane(t *testing.T) {
 	i := slices.IndexFunc(v.Settings, func(s planeflags.Setting) bool { return s.Name == "udp-recv-buffer" })
 	if i < 0 || v.Settings[i] != (planeflags.Setting{Name: "udp-recv-buffer", Asked: "8MiB", InForce: "16MiB granted"}) {
 		t.Errorf("settings: %+v", v.Settings)
+	}
+	_, metrics := p.get(p.admin + "/metrics")
+	for _, s := range v.Settings {
+		if line := fmt.Sprintf("laneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked, s.InForce, s.Name); !strings.Contains(metrics, line) {
+			t.Errorf("/metrics lacks what /debug/plane says: %s", line)
+		}
+	}
+	if n := strings.Count(metrics, "\nlaneway_setting_info{"); n != len(v.Settings) {
+		t.Errorf("/metrics has %d settings, /debug/plane %d", n, len(v.Settings))
 	}
 	p.signal()
 	if err := p.end(); err != nil {

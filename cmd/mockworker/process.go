@@ -13,6 +13,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
@@ -120,7 +121,8 @@ func (p *process) build(ctx context.Context) error {
 			"adds_to_mean", mean, "needed", fmt.Sprintf("over %d inter-token latencies", holderLimit))
 	}
 	p.metrics.addLoad(p.engines)
-	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...))
+	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...),
+		planeflags.NewCollector(func() []planeflags.Setting { return p.s.plane.InForce(p.sockets()) }))
 	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery/nats"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
 	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/tokentext"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -238,6 +240,15 @@ func TestEndToEnd(t *testing.T) {
 			for _, want := range []string{`"process": "w-` + plane + `"`, `"w-` + plane + `-3"`, `"recv_granted"`, `"engines"`, `"plane": "` + plane + `"`, `"name": "shrink-threshold"`, `"in_force": "`} {
 				if !strings.Contains(debug, want) {
 					t.Errorf("/debug/plane lacks %q:\n%s", want, debug)
+				}
+			}
+			var view struct{ Settings []planeflags.Setting }
+			if err := json.Unmarshal([]byte(debug), &view); err != nil || len(view.Settings) < 20 {
+				t.Errorf("%d settings, %v", len(view.Settings), err)
+			}
+			for _, s := range view.Settings {
+				if line := fmt.Sprintf("\nlaneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked, s.InForce, s.Name); !strings.Contains(metrics, line) {
+					t.Errorf("/metrics lacks what /debug/plane says: %s", line)
 				}
 			}
 			_, page := httpGet(t, p, "/debug/plane?format=html")
