@@ -57,8 +57,9 @@ func declare(app *cli.App) *flags {
 	f.ramp = g.Duration("concurrency-ramp-duration", 0, cli.Any().OrZero("all at once"), "spread the first requests of the closed loop over so long")
 	f.timeout = g.Duration("request-timeout", 10*time.Minute, cli.Min(time.Millisecond), "bound of one request")
 	f.seed = g.Int("random-seed", 0, cli.Any(), "seed of the arrivals and of the order of the warm-up lengths")
-	f.client = g.Enum("client", loadgen.ClientAuto, []string{loadgen.ClientAuto, loadgen.ClientEpoll, loadgen.ClientGoroutines}, "epoll: loops over raw sockets (Linux, http); goroutines: one for each connection (everywhere, https)")
-	f.loops = g.Int("client-loops", 0, cli.Range(1, 64).OrZero("one for every two cores"), "epoll loops")
+	f.client = g.Enum("client", loadgen.ClientAuto, []string{loadgen.ClientAuto, loadgen.ClientRing, loadgen.ClientEpoll, loadgen.ClientGoroutines},
+		"io_uring and epoll: loops over raw sockets (Linux, http); goroutines: one for each connection (everywhere, https); auto = the first of these that works here. The report names it, and why it is not the first")
+	f.loops = g.Int("client-loops", 0, cli.Range(1, 64).OrZero("one for every two cores"), "loops of the io_uring and epoll clients")
 	f.tick = g.Duration("client-tick", time.Millisecond, cli.Range(100*time.Microsecond, 10*time.Millisecond).OrZero("off"),
 		"at over 4,000 events a second a loop lets events gather for so long before it reads them: times are late by half of it, and client and server save a wake for most events")
 
@@ -84,8 +85,8 @@ func declare(app *cli.App) *flags {
 		return nil
 	})
 	app.Check(func() error {
-		if *f.client == loadgen.ClientEpoll && strings.HasPrefix(*f.url, "https:") {
-			return fmt.Errorf("--client epoll does not speak TLS: use --client goroutines or an http URL")
+		if loops := *f.client == loadgen.ClientRing || *f.client == loadgen.ClientEpoll; loops && strings.HasPrefix(*f.url, "https:") {
+			return fmt.Errorf("--client %s does not speak TLS: use --client goroutines or an http URL", *f.client)
 		}
 		return nil
 	})

@@ -21,10 +21,10 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 	state := e.plan.state()
 	run := &report.Run{
 		Schema: report.Schema, ID: e.prefix[:len(e.prefix)-1], Label: e.cfg.Label, StartedAt: report.Stamp(e.t0), Marks: []string{},
-		Config: e.config(), Environment: e.environment(&smp.debugs),
+		Config: e.config(c.kind()), Environment: e.environment(&smp.debugs),
 		Client: report.Client{Kind: c.kind()},
 	}
-	if c.kind() == ClientEpoll && e.cfg.Tick > 0 {
+	if c.kind() != ClientGoroutines && e.cfg.Tick > 0 {
 		run.Client.Tick = report.Ptr(float64(e.cfg.Tick) / float64(time.Millisecond))
 	}
 	var windows []report.Span
@@ -79,7 +79,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 }
 
 // config is every setting in force.
-func (e *engine) config() map[string]any {
+func (e *engine) config(kind string) map[string]any {
 	out := map[string]any{}
 	for k, v := range e.cfg.Settings {
 		out[k] = v
@@ -87,6 +87,10 @@ func (e *engine) config() map[string]any {
 	// What the defaults and the server decided beats what the flags said.
 	out["model"], out["concurrency"], out["request_count"], out["warmup_request_count"] = e.cfg.Model, e.cfg.Concurrency, e.cfg.Requests, e.cfg.Warmup
 	out["isl"], out["osl"] = e.cfg.ISL, e.cfg.OSL
+	out["client"] = kind
+	if e.fallback != "" {
+		out["client_fallback"] = e.fallback
+	}
 	return out
 }
 

@@ -28,6 +28,7 @@ const (
 // Kinds of client.
 const (
 	ClientAuto       = "auto"
+	ClientRing       = "io_uring"
 	ClientEpoll      = "epoll"
 	ClientGoroutines = "goroutines"
 )
@@ -73,11 +74,11 @@ type Config struct {
 	Seed uint64
 	// Audit is AuditAuto (default), AuditOn or AuditOff.
 	Audit string
-	// Client is ClientAuto (default: epoll where it can be), ClientEpoll or ClientGoroutines.
+	// Client is ClientAuto (default: the one that costs least of those that work here), ClientRing, ClientEpoll or ClientGoroutines.
 	Client string
-	// Loops is the number of epoll loops; 0 = one for every two cores. 1..64.
+	// Loops is the number of loops of the io_uring and epoll clients; 0 = one for every two cores. 1..64.
 	Loops int
-	// Tick is how long an epoll loop lets events gather when they come faster than 4,000 a second; 0 = not at all, up to 10 ms.
+	// Tick is how long a loop lets events gather when they come faster than 4,000 a second; 0 = not at all, up to 10 ms.
 	Tick time.Duration
 
 	// MetricsURLs are the Prometheus endpoints of frontends and workers.
@@ -193,7 +194,7 @@ func (c Config) Validate() error {
 	}
 	word("Arrival", c.Arrival, Constant, Poisson)
 	word("Audit", c.Audit, AuditAuto, AuditOn, AuditOff)
-	word("Client", c.Client, ClientAuto, ClientEpoll, ClientGoroutines)
+	word("Client", c.Client, ClientAuto, ClientRing, ClientEpoll, ClientGoroutines)
 	return errors.Join(errs...)
 }
 

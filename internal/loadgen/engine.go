@@ -20,6 +20,8 @@ type engine struct {
 	plan   *plan
 	locals []*local
 	rows   chan report.Row
+	// fallback says why the client is not the one that costs least; empty when it is, or another one was asked for.
+	fallback string
 
 	open    atomic.Int64
 	quiet   atomic.Int64 // warnings that were held back

@@ -127,7 +127,7 @@ func (p *epoll) read(s *slot) {
 	}
 }
 
-func (p *epoll) end() error { return nil }
+func (p *epoll) end() {}
 
 func (p *epoll) close() {
 	if p.fd >= 0 {

@@ -50,7 +50,7 @@ func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, ro
 
 // capacity is how many cores the client can keep busy.
 func (e *engine) capacity(c client) int {
-	if c.kind() == ClientEpoll {
+	if c.kind() != ClientGoroutines {
 		return min(e.cfg.Loops, e.cfg.Concurrency, runtime.GOMAXPROCS(0))
 	}
 	return runtime.GOMAXPROCS(0)

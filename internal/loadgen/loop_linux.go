@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 	"unsafe"
@@ -18,7 +17,7 @@ import (
 
 const haveLoops = true
 
-// loopClient serves all slots from a few loops, so that a connection costs half a kilobyte and an event no wake of a goroutine. The loops get their events
+// loopClient serves all slots from a few loops, so that a connection costs half a kilobyte and an event no wake of a goroutine. The loops learn of events
 // by epoll or io_uring.
 type loopClient struct {
 	e     *engine
@@ -40,7 +39,216 @@ type poller interface {
 	drop(s *slot)
 	// pause is told that the loop will sleep before it waits, and says whether it must not, because more events are there already.
 	pause() (more bool)
-	// wait waits for events until the next timer.
+	// wait waits until there are events or d has passed, and says how many there are. The loop's lock is not held.
+	wait(d time.Duration) (n int, err error)
+	// serve hands the events to the loop.
+	serve()
+	// end is called last, when all slots have stopped or wait has failed.
+	end()
+	close()
+}
+
+func newLoopClient(e *engine, kind string) (client, error) {
+	ap, err := netip.ParseAddrPort(e.addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", e.addr, err)
+	}
+	c := &loopClient{e: e, name: kind}
+	n := min(e.cfg.Loops, e.cfg.Concurrency)
+	for i := range n {
+		l, err := newLoop(e, ap, kind)
+		if err != nil {
+			for _, l := range c.loops {
+				l.close()
+			}
+			return nil, err
+		}
+		l.tick = e.cfg.Tick
+		c.loops = append(c.loops, l)
+		for s := i; s < e.cfg.Concurrency; s += n { // neighbours go to different loops
+			l.add(s)
+		}
+	}
+	return c, nil
+}
+
+func (c *loopClient) kind() string { return c.name }
+
+func (c *loopClient) run(ctx context.Context) error {
+	errs := make([]error, len(c.loops))
+	var wg sync.WaitGroup
+	for i, l := range c.loops {
+		wg.Go(func() { errs[i] = l.run() }) // ends when its slots have stopped
+	}
+	told := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(told)
+		for _, l := range c.loops {
+			l.interrupt()
+		}
+	})
+	wg.Wait()
+	if !stop() {
+		<-told // the eventfds must stay open until interrupt has used them
+	}
+	for _, l := range c.loops {
+		l.close()
+	}
+	return errors.Join(errs...)
+}
+
+// State of a slot.
+type slotState uint8
+
+const (
+	slotIdle       slotState = iota // waits for its time
+	slotQueued                      // has a job, waits for its turn to connect
+	slotConnecting                  // connect is under way
+	slotOpen                        // the request is being sent or the response read
+	slotStopped                     // has nothing more to do
+)
+
+// slot is one open request at a time, and the connection that it keeps between them.
+type slot struct {
+	x       exchange
+	number  int32 // index in the loop
+	ramp    int64 // when it starts first
+	state   slotState
+	fd      int    // -1 without a connection
+	gen     int32  // of the connection, so that events of an old one are known
+	writing bool   // room to write is asked for
+	armed   bool   // the ring has a receive for it
+	reused  bool   // the connection carried a request before this one
+	out     []byte // rest of a request that the kernel did not take
+	fails   int
+
+	wake     int64 // when the timer is to fire, 0 = never
+	queuedAt int64 // the heap's entry, 0 = none
+}
+
+// loop is some of the slots and the thread that serves them. Everything in it belongs to that thread, but for stopFD.
+type loop struct {
+	e      *engine
+	l      *local
+	addr   unix.Sockaddr
+	family int
+	io     poller
+	stopFD int // eventfd that an interrupt writes to
+
+	slots    []*slot
+	running  int // slots that are not stopped
+	timers   timers
+	dialing  int     // connects under way
+	queue    []*slot // that wait to connect, first come first served
+	free     []*slot // idle slots of a fixed schedule; the one used last is used next, so that few connections are open
+	arrival  int64   // when the fixed schedule has its next request, 0 = not asked yet
+	probe    int64
+	canceled bool
+
+	tick  time.Duration // how long events gather at a high rate, 0 = not at all
+	seen  int           // events since since
+	since int64
+	fast  bool // the rate is high
+
+	buf []byte // for reads and requests
+}
+
+func newLoop(e *engine, ap netip.AddrPort, kind string) (*loop, error) {
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	l := &loop{e: e, l: newLocal(), stopFD: stop, buf: make([]byte, 64<<10)}
+	if a := ap.Addr().Unmap(); a.Is4() {
+		l.family, l.addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(ap.Port()), Addr: a.As4()}
+	} else {
+		l.family, l.addr = unix.AF_INET6, &unix.SockaddrInet6{Port: int(ap.Port()), Addr: a.As16(), ZoneId: zoneID(a.Zone())}
+	}
+	if kind == ClientRing {
+		l.io, err = newRing(l)
+	} else {
+		l.io, err = newEpoll(l)
+	}
+	if err != nil {
+		_ = unix.Close(stop)
+		return nil, err
+	}
+	e.locals = append(e.locals, l.l)
+	return l, nil
+}
+
+// add gives the loop the run's slot n.
+func (l *loop) add(n int) {
+	s := &slot{number: int32(len(l.slots)), fd: -1, ramp: l.e.plan.rampStart(n)}
+	s.x.e, s.x.l = l.e, l.l
+	l.slots = append(l.slots, s)
+}
+
+func (l *loop) close() {
+	for _, s := range l.slots {
+		l.hangUp(s)
+	}
+	l.io.close()
+	if l.stopFD >= 0 {
+		_ = unix.Close(l.stopFD)
+		l.stopFD = -1
+	}
+}
+
+// interrupt makes the loop end its open requests. It may be called from any goroutine while the loop has not been closed.
+func (l *loop) interrupt() {
+	one := uint64(1)
+	b := (*[8]byte)(unsafe.Pointer(&one))
+	_, _ = unix.Write(l.stopFD, b[:]) // it cannot fail: the counter is far from its end
+}
+
+// run serves the slots until all have stopped.
+func (l *loop) run() error {
+	if err := l.io.begin(); err != nil {
+		return err
+	}
+	defer l.io.end()
+	l.l.mu.Lock()
+	l.running = len(l.slots)
+	for _, s := range l.slots {
+		if s.ramp > 0 && l.e.cfg.Rate == 0 {
+			l.sleep(s, s.ramp)
+			continue
+		}
+		l.next(s)
+	}
+	l.connectQueued()
+	l.l.mu.Unlock()
+	l.probe = l.e.now() + int64(probeInterval)
+	l.since = l.e.now()
+	for l.running > 0 {
+		n, err := l.wait()
+		if err != nil {
+			l.fail()
+			return err
+		}
+		l.seen += n
+		l.l.mu.Lock()
+		if now := l.e.now(); now >= l.probe {
+			l.l.late(now - l.probe)
+			l.probe = now + int64(probeInterval)
+		}
+		l.io.serve()
+		l.due()
+		l.connectQueued()
+		l.l.mu.Unlock()
+	}
+	return nil
+}
+
+// fail ends all requests when the loop itself cannot go on, so that each has its row.
+func (l *loop) fail() {
+	l.l.mu.Lock()
+	defer l.l.mu.Unlock()
+	l.cancel()
+}
+
+// wait waits for events until the next timer.
 func (l *loop) wait() (int, error) {
 	until := l.probe
 	if len(l.timers) > 0 {

@@ -2,10 +2,15 @@
 
 package loadgen
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
-const haveEpoll = false
+const haveLoops = false
 
-func newEpollClient(*engine) (client, error) {
-	return nil, errors.New("the epoll client needs Linux: use the goroutines client")
+func newLoopClient(_ *engine, kind string) (client, error) {
+	return nil, fmt.Errorf("the %s client needs Linux: use the goroutines client", kind)
 }
+
+func probeRing() error { return errors.ErrUnsupported }

@@ -131,23 +131,6 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 	return list.Data[0].ID, nil
 }
 
-// newClient makes the client that the configuration asks for.
-func (e *engine) newClient() (client, error) {
-	kind := e.cfg.Client
-	if kind == ClientAuto {
-		if kind = ClientGoroutines; haveEpoll && !e.target.tls {
-			kind = ClientEpoll
-		}
-	}
-	if kind == ClientEpoll {
-		if e.target.tls {
-			return nil, errors.New("the epoll client does not speak TLS: use the goroutines client, or http")
-		}
-		return newEpollClient(e)
-	}
-	return newGoroutineClient(e), nil
-}
-
 // measure runs the load with everything that watches it.
 func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []report.Second, error) {
 	c, err := e.newClient()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,14 +147,31 @@ func normal(ttft, itl time.Duration) func(s *server, c *call) {
 	}
 }
 
+// needClient skips, and says so, where io_uring is not allowed; where everything must be there it fails.
+func needClient(t testing.TB, kind string) {
+	t.Helper()
+	if kind != ClientRing {
+		return
+	}
+	if err := probeRing(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("the io_uring client: %v", err)
+		}
+		t.Skipf("the io_uring client is not tested here: %v", err)
+	}
+}
+
 // clients runs a test with each client that this system has.
 func clients(t *testing.T, f func(t *testing.T, client string)) {
 	kinds := []string{ClientGoroutines}
-	if haveEpoll {
-		kinds = append(kinds, ClientEpoll)
+	if haveLoops {
+		kinds = append(kinds, ClientEpoll, ClientRing)
 	}
 	for _, k := range kinds {
-		t.Run(k, func(t *testing.T) { f(t, k) })
+		t.Run(k, func(t *testing.T) {
+			needClient(t, k)
+			f(t, k)
+		})
 	}
 }
 

@@ -142,13 +142,12 @@ func (r *Ring) Unsent() int { return int(r.tail - atomic.LoadUint32(r.sqHead)) }
 // Forever has Enter wait without a limit.
 const Forever = time.Duration(-1)
 
+// Submit gives the kernel what was added, or a part of it: look at Unsent. Completions are not worked on. An error means that the ring is unusable.
+func (r *Ring) Submit() error { return r.enter(0, 0, 0, 0) }
+
 // Enter gives the kernel what was added, and then waits until at least so many completions are there, or for so long. It may return early, without an
 // error, after a signal or when the kernel is short of memory: look at Unsent and what is there. An error means that the ring is unusable.
 func (r *Ring) Enter(least int, wait time.Duration) error {
-	if r.fd < 0 {
-		return fmt.Errorf("io_uring_enter: %w", unix.EBADF)
-	}
-	atomic.StoreUint32(r.sqTail, r.tail) // after the SQEs themselves were written
 	flags, arg, size := uintptr(enterGetEvents), uintptr(0), uintptr(0)
 	if least > 0 && wait >= 0 {
 		r.ts = unix.NsecToTimespec(int64(wait))
@@ -156,6 +155,14 @@ func (r *Ring) Enter(least int, wait time.Duration) error {
 		flags |= enterExtArg
 		arg, size = uintptr(unsafe.Pointer(&r.arg)), unsafe.Sizeof(r.arg)
 	}
+	return r.enter(least, flags, arg, size)
+}
+
+func (r *Ring) enter(least int, flags, arg, size uintptr) error {
+	if r.fd < 0 {
+		return fmt.Errorf("io_uring_enter: %w", unix.EBADF)
+	}
+	atomic.StoreUint32(r.sqTail, r.tail) // after the SQEs themselves were written
 	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.Unsent()), uintptr(least), flags, arg, size)
 	switch errno {
 	case 0, unix.EINTR, unix.ETIME, unix.EAGAIN, unix.EBUSY:
