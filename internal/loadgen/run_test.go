@@ -17,7 +17,12 @@ func load(t *testing.T, s *server, cfg Config) (*report.Run, []report.Row) {
 
 func loadCtx(t *testing.T, ctx context.Context, s *server, cfg Config) (*report.Run, []report.Row) {
 	t.Helper()
-	cfg.URL, cfg.Dir = s.URL, t.TempDir()
+	return loadURL(t, ctx, s.URL, cfg)
+}
+
+func loadURL(t *testing.T, ctx context.Context, url string, cfg Config) (*report.Run, []report.Row) {
+	t.Helper()
+	cfg.URL, cfg.Dir = url, t.TempDir()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 30 * time.Second
 	}
