@@ -145,8 +145,11 @@ func endError(end *End) error {
 // take hands over what is ready: the two buffers change places. The lock is held.
 func (s *InStream) take() [][]byte {
 	s.ready, s.taken = s.taken[:0], s.ready
-	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
+	switch {
+	case cap(s.ready) > s.link.cfg.ShrinkThreshold:
 		s.ready = nil // not the room inside the stream: taken may be there
+	case cap(s.ready) == 0:
+		s.ready = make([]byte, 0, inlineBuffer)
 	}
 	s.views = view(s.views[:0], s.taken)
 	s.readyN, s.unread = 0, 0

@@ -66,8 +66,9 @@ func (s *InStream) deliver(pass *Pass, now int64) int64 {
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
 func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
-	s.sinkViews = view(s.sinkViews[:0], s.ready)
-	sink, views, end := s.sink, s.sinkViews, s.end
+	views := view(pass.views[:0], s.ready)
+	pass.views = views
+	sink, end := s.sink, s.end
 	s.inSink, s.told = true, end != nil
 	s.mu.Unlock()
 
@@ -76,6 +77,7 @@ func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 		s.link.stats.sinkSlow.Add(1)
 	}
 	s.link.stats.sinkCalls.Add(1)
+	clear(views) // the pass must keep no stream alive
 
 	s.mu.Lock()
 	s.inSink = false

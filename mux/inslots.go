@@ -73,7 +73,7 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 		s.firstBy = now + int64(o.FirstRecord)
 	}
 	s.inactivity = int64(o.Inactivity)
-	s.ready, s.taken = s.room[0][:0], s.room[1][:0]
+	s.ready = s.room[:0]
 	s.terms = wire.AppendTerms(make([]byte, 0, wire.TermsSize), &wire.Terms{
 		Frontend: [16]byte(k.cfg.ID), Worker: [16]byte(k.peer.id), Link: k.id, Slot: s.slot, Number: s.number, Key: s.key,
 		Serial: l.serial, Window: uint32(window), TimeLeft: o.TimeLeft,

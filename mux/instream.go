@@ -28,7 +28,8 @@ const (
 )
 
 const (
-	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation.
+	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation. A stream that is pulled
+	// gets a second one of the same size, as the application may hold the first.
 	inlineBuffer = 240
 	prefix       = 4 // each buffered record has its length before it
 )
@@ -84,16 +85,15 @@ type InStream struct {
 	stopWatch func() bool
 	touched   bool // on the reader's list of this read
 
-	sink      PassSink
-	sinkViews [][]byte
-	pulled    bool // the sink said "not now"
-	inSink    bool
-	told      bool // the sink has had the end
+	sink   PassSink
+	pulled bool // the sink said "not now"
+	inSink bool
+	told   bool // the sink has had the end
 
 	stay  stay   // on the lane that it is on, or was on last
 	past  []stay // before, oldest first
 	heads heads
-	room  [2][inlineBuffer]byte
+	room  [inlineBuffer]byte
 }
 
 // Terms are what the request must carry to the worker. They must not be changed.

@@ -8,6 +8,7 @@ package mux
 type Pass struct {
 	value any
 	after []func()
+	views [][]byte // of the call that is under way
 }
 
 // Value is what Defer was last given in this pass, nil before.

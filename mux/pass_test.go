@@ -225,12 +225,7 @@ func TestNoAllocationPerPass(t *testing.T) {
 		b.recs = append(b.recs, makeRecord(nil, uint64(i), 0, 60))
 	}
 	pass := func() {
-		for i, out := range b.out {
-			if err := out.TryPut(b.recs[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p.send.Flush()
+		b.put(t)
 		for n := 0; n < len(b.out); {
 			n += <-got
 		}
