@@ -21,7 +21,7 @@ func TestReferenceArmsEndToEnd(t *testing.T) {
 	perWrite := map[string]float64{}
 	for _, arm := range arms {
 		at := filepath.Join(dir, arm+"-1")
-		if err := report.Check(at); err != nil {
+		if err := report.CheckCluster(at); err != nil {
 			t.Errorf("%s: %v", arm, err)
 		}
 		r, err := report.Read(at)

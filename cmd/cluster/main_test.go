@@ -75,7 +75,7 @@ func TestBothArmsEndToEnd(t *testing.T) {
 	nothingIsLeft(2 * (1 + 1 + 2 + 2*5))
 	for _, arm := range []string{"tcp", "quic"} {
 		at := filepath.Join(dir, arm+"-1")
-		if err := report.Check(at); err != nil {
+		if err := report.CheckCluster(at); err != nil {
 			t.Errorf("%s: %v", arm, err)
 		}
 		r, err := report.Read(at)
@@ -92,6 +92,20 @@ func TestBothArmsEndToEnd(t *testing.T) {
 			"warmup_request_count": 16.0, "inter_token_latency": "20ms", "artifact_dir": at} {
 			if got := r.Config[key]; got != want {
 				t.Errorf("%s: config.%s is %v, expected %v", arm, key, got, want)
+			}
+		}
+		inForce := map[string]string{}
+		for _, s := range r.Environment.Settings {
+			inForce[s.Role+" "+s.Process+" "+s.Name] = s.InForce
+		}
+		granted := "unknown" // a run over TCP has no UDP socket
+		if arm == "quic" {
+			granted = cli.FormatSize(*r.Environment.Sockets[0].RecvGranted) + " granted"
+		}
+		for key, want := range map[string]string{"frontend frontend lanes": arm + " 2", "frontend frontend dial": "eager", "worker worker-0 server-endpoints": arm + " 4",
+			"worker worker-0 batch-gap-max": "2ms", "worker worker-0 response-plane": arm, "frontend frontend udp-recv-buffer": granted} {
+			if got, ok := inForce[key]; !ok || !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s is %q in force, expected %q", arm, key, got, want)
 			}
 		}
 		if r.Holders == nil || *r.Holders != 1 {
@@ -141,7 +155,7 @@ func TestBothArmsEndToEnd(t *testing.T) {
 	if code, _, stderr := runApp(small(dir, "--response-plane=tcp", "--request-count=16")...); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	if err := report.Check(filepath.Join(dir, "tcp-2")); err != nil {
+	if err := report.CheckCluster(filepath.Join(dir, "tcp-2")); err != nil {
 		t.Error(err)
 	}
 }

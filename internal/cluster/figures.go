@@ -20,7 +20,7 @@ func (s *session) readServers() map[string]time.Duration {
 }
 
 // addFigures adds to run.json what only the parent of the processes can read: rows for etcd and NATS (over the time of the load, as the others'),
-// and the true peaks of memory. It must be called while all but the load generator still run.
+// the true peaks of memory, and the settings in force. It must be called while all but the load generator still run.
 func (s *session) addFigures(before map[string]time.Duration) (*report.Run, error) {
 	r, err := report.Read(s.dir)
 	if err != nil {
@@ -40,6 +40,7 @@ func (s *session) addFigures(before map[string]time.Duration) (*report.Run, erro
 	for _, c := range s.workers {
 		peak(row(r, "worker", c.name), c.pid())
 	}
+	r.Environment.Settings = s.readSettings()
 	return r, report.WriteRun(s.dir, r)
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -105,7 +106,7 @@ func play(role string) int {
 		return 1
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/plane", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, playedView()) })
+	mux.HandleFunc("/debug/plane", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, playedView(name)) })
 	die := make(chan struct{}, 1)
 	mux.HandleFunc("/die", func(http.ResponseWriter, *http.Request) { die <- struct{}{} })
 	go func() { _ = http.Serve(l, mux) }() // ends with the process
@@ -126,8 +127,13 @@ func play(role string) int {
 	}
 }
 
-// playedView is /debug/plane with 4 workers in 2 processes, all of them reachable unless the environment says otherwise.
-func playedView() string {
+// playedSettings are what a process of that name says of its settings.
+func playedSettings(name string) []planeflags.Setting {
+	return []planeflags.Setting{{Name: "lanes", Asked: "2", InForce: "tcp 2 at " + name}, {Name: "advertise-addr"}}
+}
+
+// playedView is a process's /debug/plane with 4 workers in 2 processes, all of them reachable unless the environment says otherwise.
+func playedView(name string) string {
 	type one struct {
 		ID        string `json:"id"`
 		Name      string `json:"name"`
@@ -138,8 +144,10 @@ func playedView() string {
 		Workers struct {
 			Reachable int `json:"reachable"`
 		} `json:"workers"`
-		List []one `json:"worker_list"`
+		List     []one                `json:"worker_list"`
+		Settings []planeflags.Setting `json:"settings"`
 	}
+	v.Settings = playedSettings(name)
 	for i := range 4 {
 		w := one{ID: fmt.Sprintf("worker-%d-%d", i/2, i%2), Name: fmt.Sprintf("worker-%d", i/2), Reachable: true}
 		if i == 3 && behaves("frontend", "reaches-3") {

@@ -138,7 +138,7 @@ func (s *session) ready(deadline time.Time) error {
 	var lastErr error
 	err := s.poll(deadline, 4*pollEvery, func() error {
 		var v planeView
-		if lastErr = s.view(client, &v); lastErr != nil {
+		if lastErr = s.view(client, s.frontendAdmin, &v); lastErr != nil {
 			return errNotYet // busy, or not up; a dead one is noticed by its end
 		}
 		last = v
@@ -156,8 +156,9 @@ func (s *session) ready(deadline time.Time) error {
 	return s.unreachable(&last)
 }
 
-func (s *session) view(client *http.Client, v *planeView) error {
-	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+s.frontendAdmin+"/debug/plane", nil)
+// view reads /debug/plane of a process.
+func (s *session) view(client *http.Client, admin string, v any) error {
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+admin+"/debug/plane", nil)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func (s *session) run() (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outcome{Name: s.name, Dir: s.dir, Run: r, Invalid: r.Verdict(s.cfg.MaxErrorRate), Incomplete: report.Check(s.dir)}
+	o := &Outcome{Name: s.name, Dir: s.dir, Run: r, Invalid: r.Verdict(s.cfg.MaxErrorRate), Incomplete: report.CheckCluster(s.dir)}
 	if o.Invalid == nil && s.loadgen.exitCode() == cli.ExitBadRun {
 		o.Invalid = s.loadgen.diedError()
 	}

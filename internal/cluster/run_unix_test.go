@@ -150,6 +150,17 @@ func TestRunGivesReportAndLeavesNothing(t *testing.T) {
 		o.Run.Environment.Revision != "r1" {
 		t.Errorf("outcome %+v with config %v", o, o.Run.Config)
 	}
+	var settings []report.Setting
+	for name, role := range map[string]string{"frontend": "frontend", "worker-0": "worker"} {
+		for _, p := range playedSettings(name) {
+			settings = append(settings, report.Setting{Process: name, Role: role, Name: p.Name, Asked: p.Asked, InForce: p.InForce})
+		}
+	}
+	byProcess := func(a, b report.Setting) int { return strings.Compare(a.Process, b.Process) }
+	slices.SortStableFunc(settings, byProcess)
+	if back, err := report.Read(o.Dir); err != nil || !slices.Equal(back.Environment.Settings, settings) {
+		t.Errorf("run.json has the settings %+v (%v), /debug/plane %+v", back.Environment.Settings, err, settings)
+	}
 	if o.Incomplete == nil {
 		t.Error("a run directory without figures passed for complete")
 	}

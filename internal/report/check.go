@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +27,7 @@ var (
 	}
 	requiredDists = []string{"ttft_ms", "itl_ms", "icl_ms", "latency_ms", "effective_latency_ms"}
 	distFields    = []string{"avg", "min", "p50", "p90", "p95", "p99", "p99_9", "max", "std"}
-	// requiredCluster: a run of cmd/cluster, whose config names the plane.
+	// requiredCluster: a run whose config names the plane.
 	requiredCluster = []string{
 		"config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
 		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
@@ -90,6 +91,54 @@ func Check(dir string) error {
 		}
 	}
 	return errors.Join(append(errs, checkRows(dir, run)...)...)
+}
+
+// CheckCluster is Check for a run of cmd/cluster, which asks the processes for more: the settings in force of the frontend and a worker process, and
+// each figure of each UDP socket. That the lists are there says nothing about what is in them.
+func CheckCluster(dir string) error {
+	errs := []error{Check(dir)}
+	run, err := Read(dir)
+	if err != nil {
+		return errors.Join(errs...) // Check has said so
+	}
+	for _, role := range []string{"frontend", "worker"} {
+		if !slices.ContainsFunc(run.Environment.Settings, func(s Setting) bool { return s.Role == role && s.Name != "" && s.Process != "" }) {
+			errs = append(errs, &MissingError{"environment.settings", "a cluster run has those of a " + role})
+		}
+	}
+	if plane, _ := run.Config["response_plane"].(string); strings.HasSuffix(plane, "quic") {
+		errs = append(errs, checkUDP(run)...)
+	}
+	return errors.Join(errs...)
+}
+
+// checkUDP finds what a socket of a run over QUIC lacks.
+func checkUDP(run *Run) (errs []error) {
+	need := func(list string, i int, field string, there bool) {
+		if !there {
+			errs = append(errs, &MissingError{fmt.Sprintf("%s.%d.%s", list, i, field), "every UDP socket has it"})
+		}
+	}
+	for i, s := range run.Environment.Sockets {
+		const list = "environment.sockets"
+		need(list, i, "process", s.Process != "")
+		need(list, i, "role", s.Role != "")
+		need(list, i, "port", s.Port != 0)
+		need(list, i, "recv_asked", s.RecvAsked != nil)
+		need(list, i, "recv_granted", s.RecvGranted != nil)
+		need(list, i, "send_asked", s.SendAsked != nil)
+		need(list, i, "send_granted", s.SendGranted != nil)
+		need(list, i, "gro", s.GRO != nil)
+		need(list, i, "gso", s.GSO != nil)
+	}
+	if run.UDP == nil {
+		return errs
+	}
+	for i, s := range run.UDP.Sockets {
+		need("udp.sockets", i, "port", s.Port != 0)
+		need("udp.sockets", i, "drops", s.Drops != nil)
+	}
+	return errs
 }
 
 // present walks a dotted path. An empty list counts as present for marks only: elsewhere it means that nothing was measured.

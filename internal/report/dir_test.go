@@ -76,6 +76,8 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 		for k, v := range map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2, "worker_processes": 1} {
 			run.Config[k] = v
 		}
+		run.Environment.Settings = []Setting{{Process: "frontend", Role: "frontend", Name: "lanes", Asked: "1", InForce: plane + " 1"},
+			{Process: "worker-0", Role: "worker", Name: "lanes", Asked: "1", InForce: plane + " 1"}}
 		n := Ptr(int64(22))
 		run.Plane = &Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: Ptr(1.0), Wakes: n, StreamsEnded: map[string]int64{"complete": 2}, StreamsMoved: Ptr(int64(0)),
 			PlaneRecords: map[string]int64{plane: 22}}
@@ -84,8 +86,8 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 	if plane == "quic" {
 		z := Ptr(int64(0))
 		run.Environment.RmemMax, run.Environment.WmemMax = Ptr(int64(1)), Ptr(int64(1))
-		run.Environment.Sockets = []Socket{{Port: 1}}
-		run.UDP = &UDP{InDatagrams: z, OutDatagrams: z, RcvbufErrors: z, SocketDrops: z, LibraryDrops: z, PacketsLost: z, DatagramsPerToken: Ptr(0.1), Sockets: []UDPSocket{{Port: 1}}}
+		run.Environment.Sockets = []Socket{{Process: "frontend", Role: "lane", Port: 1, RecvAsked: z, RecvGranted: z, SendAsked: z, SendGranted: z, GRO: Ptr(true), GSO: Ptr(false)}}
+		run.UDP = &UDP{InDatagrams: z, OutDatagrams: z, RcvbufErrors: z, SocketDrops: z, LibraryDrops: z, PacketsLost: z, DatagramsPerToken: Ptr(0.1), Sockets: []UDPSocket{{Port: 1, Drops: z}}}
 	}
 	if err := d.Finish(run, Series(rows, nil)); err != nil {
 		t.Fatal(err)
@@ -142,6 +144,50 @@ func TestSchema(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCheckCluster: a cluster run of which one process did not tell its settings, or one socket lacks something, is not complete.
+func TestCheckCluster(t *testing.T) {
+	for _, plane := range []string{"tcp", "quic"} {
+		dir, run := fullRun(t, plane)
+		if err := CheckCluster(dir); err != nil {
+			t.Fatal(err)
+		}
+		for i, role := range []string{"frontend", "worker"} {
+			all := run.Environment.Settings
+			run.Environment.Settings = all[1-i : 2-i]
+			if err := WriteRun(dir, run); err != nil {
+				t.Fatal(err)
+			}
+			if err := CheckCluster(dir); err == nil || !strings.Contains(err.Error(), "environment.settings is missing (a cluster run has those of a "+role) {
+				t.Errorf("without those of the %s: %v", role, err)
+			}
+			run.Environment.Settings = all
+		}
+	}
+	for field, cut := range map[string]func(*Run){
+		"environment.sockets.0.process":      func(r *Run) { r.Environment.Sockets[0].Process = "" },
+		"environment.sockets.0.role":         func(r *Run) { r.Environment.Sockets[0].Role = "" },
+		"environment.sockets.0.port":         func(r *Run) { r.Environment.Sockets[0].Port = 0 },
+		"environment.sockets.0.recv_asked":   func(r *Run) { r.Environment.Sockets[0].RecvAsked = nil },
+		"environment.sockets.0.recv_granted": func(r *Run) { r.Environment.Sockets[0].RecvGranted = nil },
+		"environment.sockets.0.send_asked":   func(r *Run) { r.Environment.Sockets[0].SendAsked = nil },
+		"environment.sockets.0.send_granted": func(r *Run) { r.Environment.Sockets[0].SendGranted = nil },
+		"environment.sockets.0.gro":          func(r *Run) { r.Environment.Sockets[0].GRO = nil },
+		"environment.sockets.0.gso":          func(r *Run) { r.Environment.Sockets[0].GSO = nil },
+		"udp.sockets.0.port":                 func(r *Run) { r.UDP.Sockets[0].Port = 0 },
+		"udp.sockets.0.drops":                func(r *Run) { r.UDP.Sockets[0].Drops = nil },
+	} {
+		dir, run := fullRun(t, "quic")
+		cut(run)
+		if err := WriteRun(dir, run); err != nil {
+			t.Fatal(err)
+		}
+		var missing *MissingError
+		if err := CheckCluster(dir); !errors.As(err, &missing) || missing.Field != field {
+			t.Errorf("without %s: %v", field, err)
+		}
 	}
 }
 

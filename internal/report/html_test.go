@@ -152,6 +152,7 @@ func TestPageSaysEveryInputAndEscapes(t *testing.T) {
 	run.Config["big"], run.Config["off"], run.Config["none"] = 2.5e8, false, ""
 	run.Environment.Pins = map[string]string{evil: "0"}
 	run.Environment.Sockets = []Socket{{Process: evil, Role: "lane", Port: 40123, RecvAsked: Ptr(int64(8388608)), GRO: Ptr(true)}}
+	run.Environment.Settings = []Setting{{Process: evil, Role: "worker", Name: "quic-gro", Asked: "on", InForce: "on 1 of 2 sockets"}}
 	run.Processes = append(run.Processes, Process{Role: "worker", Name: evil, Requests: Ptr(1), MeanFirstResponse: Ptr(3.0)})
 	run.Raw.ErrorsByType = map[string]int{evil: 1}
 	run.Marks = []string{evil, MarkNotSteady}
@@ -166,15 +167,15 @@ func TestPageSaysEveryInputAndEscapes(t *testing.T) {
 		}
 	}
 	unescaped := html.UnescapeString(page)
-	if n := strings.Count(unescaped, evil); n < 8 {
-		t.Errorf("the label, model, note, pin, socket, process, error type and mark stand on the page %d times", n)
+	if n := strings.Count(unescaped, evil); n < 9 {
+		t.Errorf("the label, model, note, pin, socket, setting, process, error type and mark stand on the page %d times", n)
 	}
 	for key := range run.Config {
 		if !strings.Contains(page, "<dt>"+key+"</dt>") {
 			t.Errorf("the input %s is not on the page", key)
 		}
 	}
-	for _, want := range []string{"<dd>250000000</dd>", "<dd>false</dd>", "<dd>(empty)</dd>", "8388608", "40123", "the busiest 2 s hold over 3 times", "GRO was on", "abc"} {
+	for _, want := range []string{"<dd>250000000</dd>", "<dd>false</dd>", "<dd>(empty)</dd>", "8388608", "40123", "on 1 of 2 sockets", "the busiest 2 s hold over 3 times", "GRO was on", "abc"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
 		}

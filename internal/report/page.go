@@ -32,8 +32,8 @@ type page struct {
 	Lanes                                                                             []laneLine
 	ProcessesLeft, SocketsLeft, LanesLeft, EnvSocketsLeft                             string
 	Inputs, Environment                                                               []input
-	SocketHeads                                                                       []string
-	Sockets                                                                           [][]string
+	SocketHeads, SettingHeads                                                         []string
+	Sockets, Settings                                                                 [][]string
 }
 
 type markItem struct{ Name, Why string }
@@ -310,8 +310,13 @@ func (p *page) inputs(run *Run) {
 		return
 	}
 	delete(env, "sockets")
+	delete(env, "settings")
 	for _, k := range keys(env) {
 		p.Environment = append(p.Environment, input{k, plainValue(env[k])})
+	}
+	p.SettingHeads = []string{"process", "setting", "asked", "in force"}
+	for _, s := range run.Environment.Settings {
+		p.Settings = append(p.Settings, []string{s.Process, s.Name, dash(s.Asked), dash(s.InForce)})
 	}
 	p.SocketHeads = []string{"process", "role", "port", "receive buffer asked", "granted", "send buffer asked", "granted", "GRO", "GSO"}
 	for i, s := range run.Environment.Sockets {
@@ -322,6 +327,14 @@ func (p *page) inputs(run *Run) {
 		p.Sockets = append(p.Sockets, []string{s.Process, s.Role, strconv.Itoa(s.Port), count(s.RecvAsked), count(s.RecvGranted), count(s.SendAsked), count(s.SendGranted),
 			onOff(s.GRO), onOff(s.GSO)})
 	}
+}
+
+// dash stands for an empty text.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }
 
 func onOff(p *bool) string {

@@ -59,6 +59,17 @@ type Environment struct {
 	Netns                bool              `json:"netns,omitempty"` // the processes ran in network namespaces of their own
 	TCPCongestionControl string            `json:"tcp_congestion_control,omitempty"`
 	Sockets              []Socket          `json:"sockets,omitempty"`
+	// Settings are the transports' settings of the frontend and of one worker process, as /debug/plane says them after the load.
+	Settings []Setting `json:"settings,omitempty"`
+}
+
+// Setting is a setting of one process as it was asked for and as it was in force.
+type Setting struct {
+	Process string `json:"process"`
+	Role    string `json:"role"` // frontend or worker
+	Name    string `json:"name"` // of the flag, without the dashes
+	Asked   string `json:"asked"`
+	InForce string `json:"in_force"`
 }
 
 // Socket is one socket of the plane, with the buffers asked for and granted (bytes, as getsockopt says them).
