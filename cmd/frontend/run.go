@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/planemetrics"
 	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
@@ -75,7 +76,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 		return err
 	}
 	defer also(p.Close)
-	if err := metrics.Register(planeflags.NewCollector(func() []planeflags.Setting { return s.plane.InForce(p.State().Sockets) })); err != nil {
+	if err := metrics.Register(planemetrics.Settings(func() []planeflags.Setting { return s.plane.InForce(p.State().Sockets) })); err != nil {
 		return fmt.Errorf("register the metrics of settings: %w", err)
 	}
 	cfg := s.httpConfig(p, log, metrics)

@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/mockengine"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/planemetrics"
 	"github.com/laneway-ai/laneway/internal/planepage"
 	"github.com/laneway-ai/laneway/internal/sdnotify"
 	"github.com/laneway-ai/laneway/internal/tracing"
@@ -122,7 +123,7 @@ func (p *process) build(ctx context.Context) error {
 	}
 	p.metrics.addLoad(p.engines)
 	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...),
-		planeflags.NewCollector(func() []planeflags.Setting { return p.s.plane.InForce(p.sockets()) }))
+		planemetrics.Settings(func() []planeflags.Setting { return p.s.plane.InForce(p.sockets()) }))
 	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
 		return err
 	}
