@@ -3,6 +3,7 @@
 //	cd bench && GOWORK=off go run .
 //	cd bench && GOWORK=off go run . udp
 //	cd bench && GOWORK=off go run . quic
+//	cd bench && GOWORK=off go run . http
 //
 // It is a module of its own, so that no peer becomes a dependency of the library.
 package main
@@ -22,5 +23,6 @@ func newApp() *cli.App {
 func run(args []string, app *cli.App) int {
 	addUDP(app)
 	addQUIC(app)
+	addHTTP(app)
 	return app.Run(args, addPeers(app))
 }

@@ -1,0 +1,179 @@
+package httpbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/pprof"
+
+	"github.com/laneway-ai/laneway/internal/childproc"
+	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/transport"
+)
+
+// RoleEnv names the variable that makes the program a child; it is set by the parent and by nobody else.
+const RoleEnv = "BENCH_HTTP_ROLE"
+
+// Roles of children.
+const (
+	roleWorker   = "worker"
+	roleFrontend = "frontend"
+	roleClient   = "client"
+)
+
+// IsChild says whether this process was started as a child.
+func IsChild() bool { return os.Getenv(RoleEnv) != "" }
+
+// child is what all roles have.
+type child struct {
+	cfg        childConfig
+	arm        Arm
+	out        *childproc.Writer[message]
+	log        *slog.Logger
+	id         *transport.Identity
+	transports []transport.Transport
+	profile    *os.File
+	began      usage
+}
+
+// role is what a role does with the parent's commands.
+type role interface {
+	start(ctx context.Context) (message, error)
+	load() error   // opGo
+	finish() error // opFinish, and opStop of the client
+	count(u *usage)
+	totals() (totals, error)
+	close() error
+}
+
+// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when ctx does, or with what it failed with, which the
+// parent has been told. arms are those that the parent may name.
+func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, arms []Arm) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &child{out: childproc.NewWriter[message](out), log: log}
+	var r role
+	defer func() { c.closeAll(r) }()
+	return childproc.Commands(ctx, in, func(m message) (err error) {
+		if r == nil {
+			r, err = c.start(ctx, m, arms)
+		} else {
+			err = c.do(r, m)
+		}
+		if err != nil {
+			_ = c.out.Send(message{Op: opFailed, Error: err.Error()})
+		}
+		return err
+	})
+}
+
+func (c *child) start(ctx context.Context, m message, arms []Arm) (role, error) {
+	if m.Op != opStart || m.Config == nil {
+		return nil, fmt.Errorf("the first command is %q, expected %q with a configuration", m.Op, opStart)
+	}
+	c.cfg = *m.Config
+	var ok bool
+	if c.arm, ok = armNamed(arms, c.cfg.Arm); !ok {
+		return nil, fmt.Errorf("arm %q is not known to this process", c.cfg.Arm)
+	}
+	var r role
+	switch c.cfg.Role {
+	case roleWorker:
+		r = &workerRole{child: c}
+	case roleFrontend:
+		r = &frontendRole{child: c}
+	case roleClient:
+		r = &clientRole{child: c}
+	default:
+		return nil, fmt.Errorf("role %q is not known", c.cfg.Role)
+	}
+	if over := c.arm.over(); over != "" && c.cfg.Role != roleClient {
+		var err error
+		if c.id, err = transport.NewIdentity(); err != nil {
+			return nil, err
+		}
+		c.cfg.Settings.Planes = []string{over}
+		if c.transports, err = c.cfg.Settings.Transports(c.id, c.log); err != nil {
+			return nil, err
+		}
+	}
+	ready, err := r.start(ctx)
+	if err != nil {
+		return r, err
+	}
+	ready.Op = opReady
+	return r, c.out.Send(ready)
+}
+
+func (c *child) do(r role, m message) error {
+	switch m.Op {
+	case opGo:
+		return r.load()
+	case opStop, opFinish:
+		return r.finish()
+	case opBegin:
+		if err := c.beginProfile(); err != nil {
+			return err
+		}
+		c.began = c.usage(r)
+		return c.out.Send(message{Op: opBegun})
+	case opEnd:
+		u := c.usage(r).sub(c.began)
+		if err := c.endProfile(); err != nil {
+			return err
+		}
+		return c.out.Send(message{Op: opWindow, Usage: &u})
+	case opTotals:
+		t, err := r.totals()
+		if err != nil {
+			return err
+		}
+		t.RSSPeak, _ = procstat.RSSPeak(procstat.Self)
+		return c.out.Send(message{Op: opStopped, Totals: &t})
+	}
+	return fmt.Errorf("unknown command %q", m.Op)
+}
+
+func (c *child) usage(r role) usage {
+	u := readUsage()
+	r.count(&u)
+	return u
+}
+
+func (c *child) beginProfile() error {
+	if c.cfg.Profile == "" {
+		return nil
+	}
+	f, err := os.Create(c.cfg.Profile)
+	if err != nil {
+		return err
+	}
+	c.profile = f
+	return pprof.StartCPUProfile(f)
+}
+
+func (c *child) endProfile() error {
+	if c.profile == nil {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	err := c.profile.Close()
+	c.profile = nil
+	return err
+}
+
+func (c *child) closeAll(r role) {
+	errs := []error{c.endProfile()}
+	if r != nil {
+		errs = append(errs, r.close())
+	}
+	for _, t := range c.transports {
+		errs = append(errs, t.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.log.Error("closing", "error", err)
+	}
+}

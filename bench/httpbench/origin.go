@@ -1,0 +1,28 @@
+package httpbench
+
+import (
+	"errors"
+	"io"
+
+	"github.com/laneway-ai/laneway/internal/httpfront"
+)
+
+// origin says where a stream's records come from, and does what a bench has no need of.
+type origin struct{ worker, plane string }
+
+func (o origin) Worker() string   { return o.worker }
+func (o origin) NodeName() string { return o.worker }
+func (o origin) Plane() string    { return o.plane }
+func (o origin) Lane() int        { return 0 }
+func (o origin) Retries() int     { return 0 }
+
+// lost is how the HTTP side learns of a response that ended with err; io.EOF stays what it is.
+func (o origin) lost(err error) error {
+	var end *httpfront.EndError
+	if err == nil || err == io.EOF || errors.As(err, &end) {
+		return err
+	}
+	return &httpfront.EndError{End: httpfront.EndLost, Text: "the way to the worker has failed", Worker: o.worker, Err: err}
+}
+
+var errKilled = &httpfront.EndError{End: httpfront.EndKilled, Text: "killed by the frontend"}
