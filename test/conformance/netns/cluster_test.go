@@ -132,7 +132,7 @@ func (s *stage) inNamespaces(t *testing.T) {
 func (s *stage) check(t *testing.T, plane string) {
 	t.Helper()
 	dir := filepath.Join(s.runs, plane+"-1")
-	if err := report.Check(dir); err != nil {
+	if err := report.CheckCluster(dir); err != nil {
 		t.Error(err)
 	}
 	r, err := report.Read(dir)

@@ -1,11 +1,15 @@
 package netns
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,8 +138,8 @@ func TestOnePortBlocked(t *testing.T) {
 	}
 }
 
-// TestAllUDPBlocked: the open responses go on over TLS. Until a lane is up, which takes the three seconds after which a lane is dead and the three that QUIC has
-// to connect, requests that come are refused: the worker cannot be reached. So none comes here.
+// TestAllUDPBlocked: the open responses go on over TLS, after the three seconds that show that a lane is dead and the one in which QUIC is asked
+// again. Requests that come meanwhile, five each second, wait; none is refused.
 func TestAllUDPBlocked(t *testing.T) {
 	r := newRig(t, setup{planes: "quic,tls", lanes: 2})
 	r.startLong(t)
@@ -143,7 +147,11 @@ func TestAllUDPBlocked(t *testing.T) {
 	ports := fmt.Sprintf("%d-%d", firstPort, lastPort)
 	r.drop(t, "worker", "ipproto", "udp", "dport", ports)
 	r.drop(t, "frontend", "ipproto", "udp", "sport", ports)
+	answered := r.ask(t)
 	r.replaced(t, "tls", time.Now())
+	if n := answered(); n < 10 {
+		t.Errorf("%d requests came while UDP was blocked, too few to show anything", n)
+	}
 	m := r.metrics(t)
 	if n := sum(m, "laneway_plane_fallbacks_total", `from="quic"`, `to="tls"`); n < 1 {
 		t.Errorf("%v fallbacks were counted", n)
@@ -151,6 +159,48 @@ func TestAllUDPBlocked(t *testing.T) {
 	run := r.finishSettled(t, 2*r.lanes)
 	if *run.Plane.StreamsMoved == 0 || run.Plane.PlaneRecords["tls"] == 0 || run.Plane.PlaneRecords["quic"] == 0 {
 		t.Errorf("moved %v, records %v", *run.Plane.StreamsMoved, run.Plane.PlaneRecords)
+	}
+}
+
+// ask makes a request each 200 ms until the function that it returns is called, which waits for the answers and counts them. Each must be a whole one.
+func (r *rig) ask(t *testing.T) (answered func() int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	var wg, asking sync.WaitGroup
+	n := 0
+	one := func(i int) {
+		began := time.Now()
+		resp, err := r.client.Post("http://"+r.http+"/v1/completions", "application/json", strings.NewReader(`{"model":"mock","prompt":"x","max_tokens":5}`))
+		if err != nil {
+			t.Errorf("request %d, after %v: %v", i, time.Since(began), err)
+			return
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"completion_tokens":5`) {
+			t.Errorf("request %d, after %v: %s, %v: %s", i, time.Since(began), resp.Status, err, body)
+		}
+	}
+	asking.Go(func() { // until answered is called or the test ends
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			i := n
+			n++
+			wg.Go(func() { one(i) }) // bounded by the client's timeout
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() int {
+		stop()
+		asking.Wait()
+		wg.Wait()
+		return n
 	}
 }
 
