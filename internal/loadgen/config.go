@@ -94,6 +94,9 @@ type Config struct {
 	Stop <-chan struct{}
 	// Each is told of every request that has ended, by one goroutine; nil for nobody.
 	Each func(report.Row)
+	// Late is told each time how late a loop of the client was, by the loop, so it may be called concurrently and must not wait; nil for nobody. The report has the
+	// whole run's.
+	Late func(time.Duration)
 	// Progress is called about once a second from one goroutine; nil for none.
 	Progress func(Status)
 	// Log may be nil.

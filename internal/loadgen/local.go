@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"sync"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -15,6 +16,7 @@ type local struct {
 	rawGaps    *hdrhistogram.Histogram
 	steadyGaps *hdrhistogram.Histogram
 	delays     *hdrhistogram.Histogram // how late the loop was, nanoseconds
+	told       func(time.Duration)     // of it too; nil = nobody
 	chunks     []int64                 // content chunks of each second
 	names      map[string]string
 }
@@ -54,7 +56,12 @@ func (l *local) chunk(now int64) {
 	l.chunks[s]++
 }
 
-func (l *local) late(ns int64) { report.RecordGap(l.delays, ns) }
+func (l *local) late(ns int64) {
+	report.RecordGap(l.delays, ns)
+	if l.told != nil {
+		l.told(time.Duration(ns))
+	}
+}
 
 // merged adds up what all loops counted.
 func merged(all []*local) *local {

@@ -137,6 +137,9 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, l := range e.locals {
+		l.told = e.cfg.Late
+	}
 	col := newCollector(dir)
 	col.each = e.cfg.Each
 	smp := newSampler(e)

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,7 +136,8 @@ func TestStop(t *testing.T) {
 		s := newServer(t, normal(time.Millisecond, time.Millisecond))
 		stop := make(chan struct{})
 		told := 0
-		run, rows := load(t, s, Config{Client: client, Concurrency: 4, OSL: 12, Warmup: 6, Stop: stop, Each: func(report.Row) {
+		var late atomic.Int64
+		run, rows := load(t, s, Config{Client: client, Concurrency: 4, OSL: 12, Warmup: 6, Stop: stop, Late: func(time.Duration) { late.Add(1) }, Each: func(report.Row) {
 			if told++; told == 20 {
 				close(stop)
 			}
@@ -150,6 +152,9 @@ func TestStop(t *testing.T) {
 		}
 		if run.Marked(report.MarkPartial) {
 			t.Error("a run that was stopped is not partial")
+		}
+		if late.Load() == 0 {
+			t.Error("nobody was told how late the client was")
 		}
 	})
 }
