@@ -3,6 +3,7 @@ module github.com/laneway-ai/laneway/bench
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/hashicorp/yamux v0.1.2
 	github.com/laneway-ai/laneway v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.3
@@ -16,7 +17,6 @@ require (
 )
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.9.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

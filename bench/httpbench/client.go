@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/laneway-ai/laneway/internal/loadgen"
 	"github.com/laneway-ai/laneway/internal/report"
@@ -30,7 +33,8 @@ type clientRole struct {
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
-	times []time.Time // of opBegin and opEnd
+	times []time.Time             // of opBegin and opEnd
+	late  *hdrhistogram.Histogram // of the window: how late the client's loops were
 }
 
 func (r *clientRole) start(ctx context.Context) (message, error) {
@@ -38,7 +42,7 @@ func (r *clientRole) start(ctx context.Context) (message, error) {
 		return message{}, errors.New("the client was not told where the frontend is")
 	}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	r.stop = make(chan struct{})
+	r.stop, r.late = make(chan struct{}), report.NewGaps()
 	return message{}, nil
 }
 
@@ -47,8 +51,16 @@ func (r *clientRole) load() error {
 	cfg := loadgen.Config{
 		URL: r.cfg.URL, Model: model, Concurrency: l.Streams, ISL: l.ISL, OSL: l.OSL, Warmup: loadgen.DefaultWarmup,
 		Timeout: requestTimeout, Audit: loadgen.AuditOn, Stop: r.stop, Log: r.log,
+		Loops: loops(),
 	}
 	var rows []report.Row
+	cfg.Late = func(late time.Duration) { // the whole run has the burst of the start in it, when nothing is measured
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.times) == 1 {
+			report.RecordGap(r.late, int64(late))
+		}
+	}
 	cfg.Each = func(row report.Row) { rows = append(rows, row) }
 	r.wg.Go(func() { // ends with its requests, or with cancel
 		run, err := loadgen.Run(r.ctx, cfg)
@@ -73,13 +85,16 @@ func (r *clientRole) look(run *report.Run, rows []report.Row) (*seen, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	times := r.times
+	times, late := r.times, report.DistOfHist(r.late)
 	r.mu.Unlock()
 	within := func(at int64) bool {
 		when := t0.Add(time.Duration(at))
 		return len(times) == 2 && !when.Before(times[0]) && when.Before(times[1])
 	}
-	s := &seen{Limited: run.Client.Limited, LateP99: run.Client.ScheduleDelayP99, TTFT: []float64{}, ITL: []float64{}}
+	s := &seen{Loops: loops(), TTFT: []float64{}, ITL: []float64{}}
+	if late != nil {
+		s.LateP99 = &late.P99
+	}
 	note := func(format string, a ...any) {
 		if len(s.Notes) < maxNotes {
 			s.Notes = append(s.Notes, fmt.Sprintf(format, a...))
@@ -118,6 +133,9 @@ func (r *clientRole) finish() error {
 	r.once.Do(func() { close(r.stop) })
 	return nil
 }
+
+// loops is how many loops the client has: as many as it would choose.
+func loops() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // count is called when the window begins and when it ends.
 func (r *clientRole) count(*usage) {

@@ -89,8 +89,8 @@ type seen struct {
 	Unaudited int       `json:"unaudited"` // responses whose text nobody verified
 	Tokens    uint64    `json:"tokens"`
 	Notes     []string  `json:"notes,omitempty"`
-	Limited   bool      `json:"limited"`
-	LateP99   *float64  `json:"late_p99,omitempty"` // of its own loops, ms
+	Loops     int       `json:"loops"`              // of its own, each of which can keep one core busy
+	LateP99   *float64  `json:"late_p99,omitempty"` // how late they were in the window, ms
 	InWindow  int       `json:"in_window"`          // completed
 	TTFT      []float64 `json:"ttft"`               // ns
 	ITL       []float64 `json:"itl"`

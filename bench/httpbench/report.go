@@ -143,7 +143,9 @@ func (r *Run) mark(m measured) {
 			r.Marks = append(r.Marks, planebench.MarkMachineLimited)
 		}
 	}
-	if m.seen.Limited {
+	const late, busy = 5, 0.9 // the limits of cmd/loadgen
+	used := m.windows[len(m.windows)-1].Usage.cpuMS() / 1e3 / r.WindowS
+	if m.seen.LateP99 != nil && *m.seen.LateP99 > late || used > busy*float64(m.seen.Loops) {
 		r.Marks = append(r.Marks, MarkClientLimited)
 	}
 }
