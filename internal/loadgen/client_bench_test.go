@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +18,13 @@ import (
 	"github.com/laneway-ai/laneway/internal/tokentext"
 )
 
-// tickServerEnv makes the test binary the server of BenchmarkClient, so that the client's processor time is its process's.
+// tickServerEnv makes the test binary the server of BenchmarkClients, so that the client's processor time is its process's. Its value is the time between
+// the tokens of a response.
 const tickServerEnv = "LANEWAY_TEST_TICK_SERVER"
 
-const benchITL = 200 * time.Millisecond
-
-// tickServer answers each request with one token every benchITL, from a few goroutines that serve many connections each: the timing of a
+// tickServer answers each request with one token every itl, from a few goroutines that serve many connections each: the timing of a
 // busy frontend at little cost.
-func tickServer() {
+func tickServer(itl time.Duration) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -42,7 +43,7 @@ func tickServer() {
 		go func() { // lives as long as the process
 			var live []*stream
 			var buf, tok []byte
-			t := time.NewTicker(benchITL)
+			t := time.NewTicker(itl)
 			for {
 				select {
 				case st := <-add[s]:
@@ -74,7 +75,7 @@ func tickServer() {
 				live = keep
 			}
 		}()
-		time.Sleep(benchITL / shards) // the shards tick one after the other
+		time.Sleep(itl / shards) // the shards tick one after the other
 	}
 	for k := 0; ; k++ {
 		conn, err := ln.Accept()
@@ -107,22 +108,71 @@ func tickServer() {
 	}
 }
 
-// BenchmarkClient measures the client's processor time per event against a server in another process that sends each of c open
-// responses a token every 200 ms. One iteration is one measured request of 25 tokens; use -benchtime=16384x.
-func BenchmarkClient(b *testing.B) {
-	for _, kind := range []string{ClientEpoll, ClientGoroutines} {
-		for _, c := range []int{1024, 8192} {
-			b.Run(fmt.Sprintf("client=%s/c=%d", kind, c), func(b *testing.B) { benchClient(b, kind, c) })
+// BenchmarkClients holds the clients against each other: processor time of the client's process per event, against a server in another process
+// that sends each of c open responses a token every ITL, 41,000 a second in all. One iteration is a round in which each client has one run; rounds go forth and back, so that a
+// drift of the machine meets all. Medians are reported, and ranges logged: below 5 rounds they say little.
+//
+//	go test ./internal/loadgen -run=NONE -bench=Clients -benchtime=6x -timeout=30m
+func BenchmarkClients(b *testing.B) {
+	var kinds []string
+	for _, k := range []string{ClientRing, ClientEpoll, ClientGoroutines} {
+		if k != ClientGoroutines && !haveLoops {
+			continue
+		}
+		if k == ClientRing {
+			if err := probeRing(); err != nil {
+				b.Logf("without the io_uring client: %v", err)
+				continue
+			}
+		}
+		kinds = append(kinds, k)
+	}
+	for _, l := range []benchLoad{{c: 1024, itl: 25 * time.Millisecond, tokens: 200}, {c: 8192, itl: 200 * time.Millisecond, tokens: 25}} {
+		for _, l.tick = range []time.Duration{0, time.Millisecond} {
+			b.Run(fmt.Sprintf("c=%d/tick=%v", l.c, l.tick), func(b *testing.B) { benchClients(b, kinds, l) })
 		}
 	}
 }
 
-func benchClient(b *testing.B, kind string, c int) {
-	if err := cli.NeedFiles(c+100, "this benchmark"); err != nil {
+// benchLoad is what the clients of a benchmark are given. A run takes about 1.5 x tokens x itl.
+type benchLoad struct {
+	c, tokens int
+	itl, tick time.Duration
+}
+
+func benchClients(b *testing.B, kinds []string, l benchLoad) {
+	if err := cli.NeedFiles(l.c+100, "this benchmark"); err != nil {
 		b.Skip(err)
 	}
+	figures := []string{"cpu-us/event", "late-p99-ms", "gap-p99-ms"}
+	got := map[string][][]float64{} // by client, a row a round
+	for round := range b.N {
+		order := slices.Clone(kinds)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, k := range order {
+			got[k] = append(got[k], benchRun(b, k, l))
+		}
+	}
+	for _, k := range kinds {
+		for i, f := range figures {
+			var v []float64
+			for _, row := range got[k] {
+				v = append(v, row[i])
+			}
+			slices.Sort(v)
+			b.ReportMetric((v[(len(v)-1)/2]+v[len(v)/2])/2, k+"-"+f)
+			b.Logf("%s %s: %.3g to %.3g over %d rounds", k, f, v[0], v[len(v)-1], len(v))
+		}
+	}
+	b.ReportMetric(0, "ns/op") // a round's time is the server's, and says nothing
+}
+
+// benchRun is one run against a server of its own.
+func benchRun(b *testing.B, kind string, l benchLoad) []float64 {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), tickServerEnv+"=1")
+	cmd.Env = append(os.Environ(), tickServerEnv+"="+l.itl.String())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -138,19 +188,17 @@ func benchClient(b *testing.B, kind string, c int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	runtime.GC() // what the run before left is not this one's
 	before, _ := procstat.ReadCPU(procstat.Self)
-	b.ResetTimer()
-	run, err := Run(b.Context(), Config{URL: "http://" + strings.TrimSpace(addr), Model: "m", Client: kind, Concurrency: c, Requests: max(b.N, 2), OSL: 25, Warmup: DefaultWarmup})
-	b.StopTimer()
+	run, err := Run(b.Context(), Config{URL: "http://" + strings.TrimSpace(addr), Model: "m", Client: kind, Concurrency: l.c, Requests: l.c, OSL: l.tokens,
+		Warmup: DefaultWarmup, Tick: l.tick})
 	if err != nil {
 		b.Fatal(err)
 	}
 	after, ok := procstat.ReadCPU(procstat.Self)
-	if w := run.Raw; w.Errors > 0 || *w.WrongTokens > 0 || !ok {
-		b.Fatalf("raw %+v", w)
+	if w := run.Raw; w.Errors > 0 || *w.WrongTokens > 0 || !ok || run.Client.Kind != kind {
+		b.Fatalf("client %s, raw %+v", run.Client.Kind, w)
 	}
-	events := run.Raw.Chunks + int64(c)*25/2 // and about half the tokens for each warm-up request
-	b.ReportMetric(float64(after.Sub(before).Total().Microseconds())/float64(events), "cpu-us/event")
-	b.ReportMetric(*run.Client.ScheduleDelayP99, "late-p99-ms")
-	b.ReportMetric(run.Raw.ICL.P99, "gap-p99-ms")
+	events := run.Raw.Chunks + int64(l.c*l.tokens/2) // and about half the tokens for each warm-up request
+	return []float64{float64(after.Sub(before).Total().Microseconds()) / float64(events), *run.Client.ScheduleDelayP99, run.Raw.ICL.P99}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
 )
@@ -24,8 +25,12 @@ func listen() {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(tickServerEnv) != "" { // this process is the server of BenchmarkClient
-		tickServer()
+	if itl := os.Getenv(tickServerEnv); itl != "" { // this process is the server of BenchmarkClients
+		d, err := time.ParseDuration(itl)
+		if err != nil {
+			panic(err)
+		}
+		tickServer(d)
 		return
 	}
 	if os.Getenv(listenEnv) != "" { // this process is the server of TestSharedCores
