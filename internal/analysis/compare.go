@@ -30,6 +30,8 @@ type Comparison struct {
 type Bucket struct {
 	Holders int
 	A, B    []*Run
+	// Blocks is into how many blocks of one side the runs fall, in the order of their starts: 2 when one side ran before the other.
+	Blocks  int
 	Results []Result
 }
 
@@ -40,6 +42,8 @@ type Result struct {
 	// Resolved is whether the difference is larger than what the runs of one side differ among themselves; Why says why not.
 	Resolved bool
 	Why      string
+	// Blocky says that the sides did not take turns, so that a drift of the machine may be the difference.
+	Blocky bool
 }
 
 // Difference is B's median less A's, and as a share of A's.
@@ -175,9 +179,11 @@ func (c *Comparison) bucket(a, b []*Run) {
 	}
 	slices.Sort(counts)
 	for _, n := range counts {
-		k := Bucket{Holders: n, A: byA[n], B: byB[n]}
+		k := Bucket{Holders: n, A: byA[n], B: byB[n], Blocks: blocks(byA[n], byB[n])}
 		for _, m := range comparedMetrics {
-			k.Results = append(k.Results, resolve(m, k.A, k.B))
+			r := resolve(m, k.A, k.B)
+			r.Blocky = !k.interleaved()
+			k.Results = append(k.Results, r)
 		}
 		c.Buckets = append(c.Buckets, k)
 		c.warn(k)
@@ -207,10 +213,12 @@ func resolve(m Metric, a, b []*Run) Result {
 
 // warn adds what could make a bucket's result something else than it seems.
 func (c *Comparison) warn(k Bucket) {
-	firstA, lastA := started(k.A)
-	firstB, lastB := started(k.B)
-	if len(k.A)+len(k.B) > 2 && (lastA < firstB || lastB < firstA) {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: all runs of one side ran before the other's; a drift of the machine looks like a difference. Interleave them.", holdersText(k.Holders)))
+	if !k.interleaved() {
+		how := fmt.Sprintf("the %d runs of A and %d of B ran in only %d blocks", len(k.A), len(k.B), k.Blocks)
+		if k.Blocks == 2 {
+			how = "all runs of one side ran before the other's"
+		}
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s; a drift of the machine looks like a difference. Interleave them.", holdersText(k.Holders), how))
 	}
 	if n, m := rangeOf(metricErrors, k.A), rangeOf(metricErrors, k.B); n.Max > 0 || m.Max > 0 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: requests failed (A %s, B %s a run): latencies are the survivors', and what failed waited for nothing", holdersText(k.Holders),
@@ -239,15 +247,6 @@ func result(k Bucket, m Metric) Result {
 		}
 	}
 	return Result{}
-}
-
-// started are the first and last start of runs, in nanoseconds.
-func started(runs []*Run) (first, last int64) {
-	first, last = math.MaxInt64, math.MinInt64
-	for _, r := range runs {
-		first, last = min(first, r.Started.UnixNano()), max(last, r.Started.UnixNano())
-	}
-	return first, last
 }
 
 func holdersOf(runs []*Run) string {

@@ -111,5 +111,9 @@ func (r Result) verdict() string {
 	if d < 0 {
 		least, most = r.A.Min-r.B.Max, r.A.Max-r.B.Min
 	}
-	return fmt.Sprintf("resolved: B is %s, by %s to %s", word, r.Metric.Text(least), r.Metric.Text(most))
+	mark := ""
+	if r.Blocky {
+		mark = " (NOT INTERLEAVED)"
+	}
+	return fmt.Sprintf("resolved: B is %s, by %s to %s%s", word, r.Metric.Text(least), r.Metric.Text(most), mark)
 }
