@@ -21,7 +21,9 @@ type Config struct {
 // incidental are settings that differ between runs of one configuration: where things are and how they are shown. What is judged afterwards
 // (thresholds) changes no number.
 var incidental = []string{
-	"advertise_addr", "artifact_dir", "bin_dir", "bind_addr", "etcd_endpoints", "goodput", "header",
+	"advertise_addr", "artifact_dir", "bin_dir", "bind_addr",
+	"client_fallback", // why client is what it is
+	"etcd_endpoints", "goodput", "header",
 	"holders", // on purpose; the holders that the rows show tell the runs apart
 	"label", "log_format", "log_level", "max_error_rate", "metrics_url", "nats_url",
 	"pin", // environment.pins says what came of it

@@ -89,7 +89,7 @@ func (e *engine) config(kind string) map[string]any {
 	out["isl"], out["osl"] = e.cfg.ISL, e.cfg.OSL
 	out["client"] = kind
 	if e.fallback != "" {
-		out["client_fallback"] = e.fallback
+		out[fallbackKey] = e.fallback
 	}
 	return out
 }

@@ -2,6 +2,9 @@ package loadgen
 
 import "fmt"
 
+// fallbackKey is where the report's config says why the client is not one that costs less.
+const fallbackKey = "client_fallback"
+
 // newClient makes the client that the configuration asks for. With ClientAuto it is the one that costs least of those that work here, and e.fallback says
 // what kept it from being a cheaper one.
 func (e *engine) newClient() (client, error) {

@@ -99,7 +99,7 @@ func readPart(dir string) (*part, error) {
 // own are settings that each generator has for itself; all others must be the same.
 var own = map[string]bool{
 	"url": true, "concurrency": true, "request_count": true, "warmup_request_count": true, "request_rate": true, "random_seed": true, "label": true,
-	"artifact_dir": true, "ui": true, "format": true, "metrics_url": true, "client": true, "client_loops": true, "client_tick": true, "run_info": true,
+	"artifact_dir": true, "ui": true, "format": true, "metrics_url": true, "client": true, fallbackKey: true, "client_loops": true, "client_tick": true, "run_info": true,
 	"log_level": true, "log_format": true, "threshold": true, "max_error_rate": true,
 }
 
@@ -233,10 +233,17 @@ func (m *merger) config() map[string]any {
 		}
 		out[k] = total
 	}
+	var fell []string
 	for _, p := range m.parts {
 		ids = append(ids, p.run.ID)
+		if why, _ := p.run.Config[fallbackKey].(string); why != "" && !slices.Contains(fell, why) {
+			fell = append(fell, why)
+		}
 	}
 	out["merged"] = ids
+	if len(fell) > 0 {
+		out[fallbackKey] = strings.Join(fell, "; ")
+	}
 	return out
 }
 

@@ -50,6 +50,7 @@ func TestMerge(t *testing.T) {
 	b.Concurrency, b.Requests = 5, 75
 	dirs, runs := together(t, s, a, b)
 	runs[0].Mark(report.MarkPartial)
+	runs[0].Config[fallbackKey] = "of a generator in a sandbox"
 	if err := report.WriteRun(dirs[0], runs[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +109,9 @@ func TestMerge(t *testing.T) {
 	}
 	if !run.Marked(report.MarkPartial) || run.Label != "both" || !strings.Contains(run.Client.Kind, ClientGoroutines) {
 		t.Errorf("marks %v, label %q, client %+v", run.Marks, run.Label, run.Client)
+	}
+	if why := run.Config[fallbackKey]; why != "of a generator in a sandbox" {
+		t.Errorf("why the client is another one: %v", why)
 	}
 	if n := len(run.Processes); n != 4 { // two generators, two worker processes
 		t.Errorf("%d processes: %+v", n, run.Processes)
