@@ -119,6 +119,9 @@ func TestArms(t *testing.T) {
 				if (run.Worker == nil) != (run.Arm == InProcess) || run.Worker != nil && run.Worker.CPUMS <= 0 {
 					t.Errorf("%s: worker %+v", run.Arm, run.Worker)
 				}
+				if (run.Engines != nil) != (run.Arm == InProcess) || run.Engines != nil && (run.Engines.CPUMS <= 0 || run.Engines.CPUMS >= run.Frontend.CPUMS) {
+					t.Errorf("%s: engines alone %+v", run.Arm, run.Engines)
+				}
 				if path != "auto" && run.OutPath != path {
 					t.Errorf("%s: out path %s", run.Arm, run.OutPath)
 				}
@@ -224,6 +227,11 @@ func TestComparisons(t *testing.T) {
 		run(InProcess, 10, 2, 1), run("laneway-tcp", 10, 2, 4), run("bare-tcp", 10, 2, 1), run("grpc", 10, 2, 8, planebench.MarkMachineLimited), run("laneway-tcp", 2, 2, 4),
 		run(InProcess, 10, 3, 1), run("laneway-tcp", 10, 3, 4, MarkClientLimited), run("bare-tcp", 10, 3, 1), run("grpc", 10, 3, 8), run("laneway-tcp", 2, 3, 4),
 	}}
+	for _, one := range r.Runs {
+		if one.Arm == InProcess {
+			one.Frontend.CPUMS, one.Engines = 1.5, &Side{CPUMS: .5}
+		}
+	}
 	var arms []Arm
 	for _, a := range Arms() {
 		if a.Name != "tcp-connection" && a.over() != "quic" {

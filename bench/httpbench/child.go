@@ -22,6 +22,7 @@ const (
 	roleWorker   = "worker"
 	roleFrontend = "frontend"
 	roleClient   = "client"
+	roleAlone    = "engines" // beside the arm in-process
 )
 
 // IsChild says whether this process was started as a child.
@@ -87,6 +88,8 @@ func (c *child) start(ctx context.Context, m message, arms []Arm) (role, error) 
 		r = &frontendRole{child: c}
 	case roleClient:
 		r = &clientRole{child: c}
+	case roleAlone:
+		r = &aloneRole{child: c}
 	default:
 		return nil, fmt.Errorf("role %q is not known", c.cfg.Role)
 	}

@@ -22,7 +22,8 @@ type Ratio struct {
 	TTFTP99  Spread `json:"ttft_p99_ms_more"` // arm - base
 }
 
-// Added is what Laneway adds to the frontend over one that is fed in process, as a multiple of what the bare connection of the same plane adds.
+// Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a multiple of what the bare connection of the same
+// plane adds.
 type Added struct {
 	Arm     string `json:"arm"`
 	Bare    string `json:"bare"`
@@ -122,7 +123,7 @@ func (r *Report) addAdded(arm, base string, streams, reps int) {
 			x.LeftOut++
 			continue
 		}
-		a, b := one.Frontend.CPUMS-none.Frontend.CPUMS, against.Frontend.CPUMS-none.Frontend.CPUMS
+		a, b := one.Frontend.CPUMS-none.outPathMS(), against.Frontend.CPUMS-none.outPathMS()
 		own, of = append(own, a), append(of, b)
 		if b <= 0 {
 			x.NoBase++

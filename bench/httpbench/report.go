@@ -58,6 +58,9 @@ type Run struct {
 	Worker   *Side   `json:"worker,omitempty"` // absent in process
 	Client   Side    `json:"client"`
 	TotalMS  float64 `json:"cpu_ms_per_request"` // of frontend and workers
+	// Engines is of the arm in-process: what engines without a plane and without clients use in a process of their own under the same load. The frontend's figure has as
+	// much in it that is no part of the out path.
+	Engines *Side `json:"engines_alone,omitempty"`
 	// MissedShare is the share of the engines' passes that were missed because the one before was late.
 	MissedShare *float64 `json:"missed_passes,omitempty"`
 }
@@ -79,7 +82,7 @@ func newReport(cfg Config) *Report {
 	return &Report{Schema: Schema, ID: "http-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: planebench.Environment()}
 }
 
-// measured is what the processes of a run have said. windows are of the workers, the frontend, the client; totals of the workers and the frontend.
+// measured is what the processes of a run have said. windows are of the workers, the frontend, the client, and in process of the engines alone; totals of the workers and the frontend.
 type measured struct {
 	lasted          time.Duration
 	busy, leastBusy float64
@@ -119,9 +122,24 @@ func summarize(a Arm, load Load, rep int, m measured) *Run {
 	if passes := host.Passes + host.Missed; passes > 0 {
 		run.MissedShare = report.Ptr(float64(host.Missed) / float64(passes))
 	}
-	run.mark(m)
+	if len(m.windows) > n+2 { // its own tokens count: it has no client that is late
+		u := *m.windows[n+2].Usage
+		alone := Side{TokenUS: u.cpuMS() * 1e3 / float64(max(u.Tokens, 1))}
+		alone.CPUMS = alone.TokenUS * float64(load.OSL) / 1e3
+		alone.SystemMS = alone.CPUMS * float64(u.SystemNS) / float64(max(u.UserNS+u.SystemNS, 1))
+		run.Engines = &alone
+	}
+	run.mark(m, *m.windows[n+1].Usage)
 	run.Invalid = run.check(a, m)
 	return run
+}
+
+// outPathMS is what the frontend uses for the HTTP side alone, in process.
+func (r *Run) outPathMS() float64 {
+	if r.Engines == nil {
+		return r.Frontend.CPUMS
+	}
+	return r.Frontend.CPUMS - r.Engines.CPUMS
 }
 
 func (r *Run) side(u usage, peak int64) Side {
@@ -133,7 +151,7 @@ func (r *Run) side(u usage, peak int64) Side {
 	return s
 }
 
-func (r *Run) mark(m measured) {
+func (r *Run) mark(m measured, client usage) {
 	if r.RequestsPerS < 0.95*r.OfferedPerS {
 		r.Marks = append(r.Marks, planebench.MarkBelowOffered)
 	}
@@ -144,7 +162,7 @@ func (r *Run) mark(m measured) {
 		}
 	}
 	const late, busy = 5, 0.9 // the limits of cmd/loadgen
-	used := m.windows[len(m.windows)-1].Usage.cpuMS() / 1e3 / r.WindowS
+	used := client.cpuMS() / 1e3 / r.WindowS
 	if m.seen.LateP99 != nil && *m.seen.LateP99 > late || used > busy*float64(m.seen.Loops) {
 		r.Marks = append(r.Marks, MarkClientLimited)
 	}

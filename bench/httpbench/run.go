@@ -69,13 +69,14 @@ type processes struct {
 	workers  []*proc
 	frontend *proc
 	client   *proc
+	alone    *proc // beside the arm in-process
 	outPath  string
 }
 
 // hosts are the processes with engines in them.
 func (p *processes) hosts() []*proc {
-	if len(p.workers) == 0 {
-		return []*proc{p.frontend}
+	if p.alone != nil {
+		return []*proc{p.frontend, p.alone}
 	}
 	return p.workers
 }
@@ -94,7 +95,7 @@ func oneRun(ctx context.Context, cfg Config, a Arm, streams, rep int) (*Run, err
 	}
 	load := cfg.load(streams)
 	front, client := []*proc{p.frontend}, []*proc{p.client}
-	if err := g.Tell(message{Op: opGo}, []*proc{p.frontend, p.client}); err != nil {
+	if err := g.Tell(message{Op: opGo}, g.Procs); err != nil {
 		return nil, err
 	}
 	if _, err := g.Await(ctx, fullTimeout+load.FirstToken, opFull, front); err != nil {
@@ -193,6 +194,8 @@ func (p *processes) start(ctx context.Context, cfg Config, a Arm, streams, rep i
 		return err
 	}
 	base.Workers, base.URL, p.outPath = nil, ready.URL, ready.OutPath
-	p.client, _, err = start(roleClient, 0, base)
+	if p.client, _, err = start(roleClient, 0, base); err == nil && a.inProcess() {
+		p.alone, _, err = start(roleAlone, 0, base)
+	}
 	return err
 }

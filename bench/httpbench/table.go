@@ -144,11 +144,18 @@ func (r *Report) Print(w io.Writer) error {
 	}
 
 	fmt.Fprintln(w)
-	row("arm", "open", "frontend us/token", "of it system", "worker us/token", "client us/token", "frontend peak MiB", "KiB an open response", "worker peak MiB", "passes missed", "host busy", "client late p99 ms")
+	row("arm", "open", "frontend us/token", "of it system", "worker us/token", "engines alone", "client us/token", "frontend peak MiB", "KiB an open response", "worker peak MiB", "passes missed", "host busy", "client late p99 ms")
 	for _, g := range groups {
 		row(g.arm, fmt.Sprint(g.streams), g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS })),
 			g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS * r.Frontend.SystemMS / max(r.Frontend.CPUMS, 1e-9) })),
-			g.cell("%.2f", worker(func(s *Side) float64 { return s.TokenUS })), g.cell("%.2f", always(func(r *Run) float64 { return r.Client.TokenUS })),
+			g.cell("%.2f", worker(func(s *Side) float64 { return s.TokenUS })),
+			g.cell("%.2f", func(r *Run) (float64, bool) {
+				if r.Engines == nil {
+					return 0, false
+				}
+				return r.Engines.TokenUS, true
+			}),
+			g.cell("%.2f", always(func(r *Run) float64 { return r.Client.TokenUS })),
 			g.cell("%.0f", func(r *Run) (float64, bool) { return float64(r.Frontend.RSSPeak) / mib, r.Frontend.RSSPeak > 0 }),
 			g.cell("%.1f", func(r *Run) (float64, bool) { return r.Frontend.RSSPerOpen / kib, r.Frontend.RSSPerOpen != 0 }),
 			g.cell("%.0f", worker(func(s *Side) float64 { return float64(s.RSSPeak) / mib })),
