@@ -234,6 +234,9 @@ func (n *numbers) twoMilliseconds(t *testing.T) {
 	}
 	code, out := n.call(t, n.analysis, "compare", allow, a, "--", b)
 	t.Log("\n" + out)
+	if busy := machineLimited(t, a, b); busy > 0 && !strings.Contains(out, "resolved: B is worse") {
+		t.Skipf("something else keeps the machine busy: in %d of %d runs, which use a small part of it, all cores were over 90%% busy", busy, len(turns))
+	}
 	if code != 0 || !strings.Contains(out, "resolved: B is worse") || strings.Contains(out, "Interleave them") {
 		t.Errorf("exit code %d", code)
 	}
@@ -242,6 +245,27 @@ func (n *numbers) twoMilliseconds(t *testing.T) {
 		t.Fatal(err)
 	}
 	check2ms(t, itlOf(t, c))
+}
+
+// machineLimited counts the runs below the folders that found the machine full.
+func machineLimited(t *testing.T, dirs ...string) (n int) {
+	t.Helper()
+	for _, dir := range dirs {
+		runs, err := filepath.Glob(filepath.Join(dir, "tcp-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			run, err := report.Read(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run.Marked(report.MarkMachineLimited) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // same compares runs of one thing, half of them with the other half, and returns the metrics that are resolved.
@@ -254,7 +278,11 @@ func (n *numbers) same(t *testing.T, name string) (resolved []string) {
 	}
 	code, out := n.call(t, n.analysis, slices.Concat([]string{"compare", allow}, sides['A'], []string{"--"}, sides['B'])...)
 	t.Logf("%d runs in %v\n%s", len(turns), time.Since(began).Round(time.Second), out)
-	if code != 0 || strings.Count(out, "5 runs of A") != 1 || !strings.Contains(out, "5 of B") || strings.Contains(out, "Interleave them") {
+	five := strings.Count(out, "5 runs of A") == 1 && strings.Contains(out, "5 of B")
+	if busy := machineLimited(t, dir); code == 0 && !five && busy > 0 {
+		t.Skipf("something else keeps the machine busy, so that a worker that did not get its turn looks like a holder: in %d of %d runs all cores were over 90%% busy", busy, len(turns))
+	}
+	if code != 0 || !five || strings.Contains(out, "Interleave them") {
 		t.Errorf("exit code %d: not all runs were compared, or they did not take turns", code)
 	}
 	for line := range strings.Lines(out) {
