@@ -102,13 +102,13 @@ func (n *inLane) unknown(h wire.Header, body []byte) error {
 // batchDone implements recordHandler: everything that the read has brought is delivered, one wake or sink call a stream;
 // then what they have put off to the end of the pass, and an owed CONSUMED goes out if it has waited long enough.
 func (n *inLane) batchDone(l *lane) {
-	now := l.lastRecv.Load()
+	n.pass.begin(l.lastRecv.Load())
 	for i, s := range n.touched {
-		now = s.deliver(&n.pass, now)
+		s.deliver(&n.pass)
 		n.touched[i] = nil
 	}
 	n.touched = n.touched[:0]
-	l.flushDue(n.pass.end(l.node, now))
+	l.flushDue(n.pass.end(l.node))
 }
 
 // violated implements recordHandler: laneDown ends the lane's streams.

@@ -2,7 +2,7 @@ package mux
 
 import "time"
 
-// slowSink is how long a sink call, or the end of a pass, may take before it is counted.
+// slowSink is how long sink calls, or the end of a pass, may take before it is counted.
 const slowSink = 10 * time.Millisecond
 
 // Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
@@ -31,9 +31,7 @@ func (s *InStream) OnPass(sink PassSink) {
 
 // deliver tells the consumer, once after a read, what the read has brought: by its sink, or by a wake. It runs on the
 // lane's reader, or on the goroutine that ends the stream. pass is what the call belongs to.
-//
-// now is the node's time, and what it returns is its time afterwards: the clock is read once a sink call.
-func (s *InStream) deliver(pass *Pass, now int64) int64 {
+func (s *InStream) deliver(pass *Pass) {
 	s.mu.Lock()
 	s.touched = false
 	if l := s.credit(); l != nil { // fragments count when they are assembled, not when the record is taken
@@ -48,24 +46,22 @@ func (s *InStream) deliver(pass *Pass, now int64) int64 {
 			s.mu.Unlock()
 			s.link.stats.wakes.Add(1)
 			signal(wake)
-			return now
+			return
 		}
 		s.mu.Unlock()
-		return now
+		return
 	}
 	if s.inSink || s.told || s.readyN == 0 && s.end == nil {
 		s.mu.Unlock() // a call that is under way looks again for an end
-		return now
+		return
 	}
-	for again := true; again; {
-		now, again = s.callSink(pass, now)
+	for s.callSink(pass) {
 	}
-	return now
 }
 
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
-func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
+func (s *InStream) callSink(pass *Pass) (again bool) {
 	views := view(pass.views[:0], s.ready)
 	pass.views = views
 	sink, end := s.sink, s.end
@@ -73,10 +69,7 @@ func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 	s.mu.Unlock()
 
 	took := sink(pass, views, end)
-	if now = s.link.now(); now-start > int64(slowSink) {
-		s.link.stats.sinkSlow.Add(1)
-	}
-	s.link.stats.sinkCalls.Add(1)
+	pass.called(s.link.node)
 	clear(views) // the pass must keep no stream alive
 
 	s.mu.Lock()
@@ -85,7 +78,7 @@ func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 	if !took && !s.closed {
 		s.pulled = true
 		s.mu.Unlock()
-		return now, false
+		return false
 	}
 	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
 		s.ready = nil
@@ -104,5 +97,5 @@ func (s *InStream) callSink(pass *Pass, start int64) (now int64, again bool) {
 	if again {
 		s.mu.Lock()
 	}
-	return now, again
+	return again
 }

@@ -25,16 +25,18 @@ const (
 
 // heads are the headers of a stream's last records, 132 bytes. An offset is not kept: it follows from what was received and the lengths.
 type heads struct {
-	n  uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
-	at [inspectHeads]uint32
-	is [inspectHeads]uint32 // kind, length u24
+	n uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
+	h [inspectHeads]head
+}
+
+type head struct {
+	at uint32
+	is uint32 // kind, length u24
 }
 
 // note takes a header that came age nanoseconds after the stream was minted.
 func (r *heads) note(h wire.Header, age int64) {
-	i := r.n % inspectHeads
-	r.at[i] = uint32(min(uint64(max(age, 0))>>headShift, math.MaxUint32))
-	r.is[i] = uint32(h.Kind)<<24 | uint32(h.Length)
+	r.h[r.n%inspectHeads] = head{at: uint32(min(uint64(max(age, 0))>>headShift, math.MaxUint32)), is: uint32(h.Kind)<<24 | uint32(h.Length)}
 	if r.n++; r.n == 0 {
 		r.n = inspectHeads
 	}
@@ -45,9 +47,9 @@ func (r *heads) list(end uint64) []RecordHead {
 	n := min(r.n, inspectHeads)
 	out := make([]RecordHead, n)
 	for i := range n {
-		k := (r.n - 1 - i) % inspectHeads
+		k := r.h[(r.n-1-i)%inspectHeads]
 		h := &out[n-1-i]
-		h.Kind, h.Length, h.Age = wire.Kind(r.is[k]>>24).String(), int(r.is[k]&(1<<24-1)), time.Duration(r.at[k])<<headShift
+		h.Kind, h.Length, h.Age = wire.Kind(k.is>>24).String(), int(k.is&(1<<24-1)), time.Duration(k.at)<<headShift
 		end -= min(end, uint64(wire.HeaderSize+h.Length))
 		h.Offset = end
 	}

@@ -37,63 +37,65 @@ const (
 // InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
 // be called by any.
 type InStream struct {
-	element
-	link   *inLink
-	slot   wire.Slot
-	number uint64
-	key    uint64
-	window uint64
-	terms  []byte
+	// First what every record touches: with thousands of streams each line of it comes from far away.
+	mu      sync.Mutex
+	slot    wire.Slot
+	state   inState
+	wants   want
+	touched bool // on the reader's list of this read
+	waiting bool
+	pulled  bool // the sink said "not now"
+	inSink  bool
+	told    bool // the sink has had the end
+	closed  bool // Close was called
 
-	mu        sync.Mutex
-	state     inState
-	lane      *lane // nil: stranded until a lane is up
-	move      uint32
-	wants     want
-	stopAsked bool
-	received  uint64 // offset in the stream's string
-	unread    uint64 // bytes of the string that the application has not taken
-	reported  uint64 // what the worker has been told, or will be
-	records   uint64
-	bytes     uint64
-	end       *End
-	closed    bool // Close was called
-	dropped   bool // records that waited were dropped
-	charged   bool // the window is committed
-	cut       bool // the link has been down for long while there is no record
-
+	lane     *lane // nil: stranded until a lane is up
+	link     *inLink
+	window   uint64
+	received uint64 // offset in the stream's string
+	unread   uint64 // bytes of the string that the application has not taken
+	reported uint64 // what the worker has been told, or will be
+	records  uint64
+	bytes    uint64
 	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended, and
 	// how long may pass between records.
 	firstBy    int64
 	endBy      int64
 	inactivity int64
 	lastData   int64
-	// Node times for Inspect: of the mint, the first record and the end.
-	minted, firstData, endedAt int64
+	minted     int64 // this and the next two for Inspect
 
 	ready    []byte // records that wait: length u32, payload
 	readyN   int
-	taken    []byte // what the application holds
-	views    [][]byte
-	next     int // Next's place in views
 	assembly []byte
 	extra    int // bytes charged for records that are assembled
+	sink     PassSink
+	end      *End
+	wake     chan struct{} // capacity 1, made by the first wait
+	room     [inlineBuffer]byte
+	heads    heads
 
-	waiting   bool
-	wake      chan struct{}   // capacity 1, made by the first wait
+	// From here what a stream needs now and then.
+	element
+	number uint64
+	key    uint64
+	terms  []byte
+
+	move      uint32
+	stopAsked bool
+	dropped   bool // records that waited were dropped
+	charged   bool // the window is committed
+	cut       bool // the link has been down for long while there is no record
+
+	taken     []byte // what the application holds
+	views     [][]byte
+	next      int             // Next's place in views
 	watched   <-chan struct{} // Done of the context that the consumer waits with
 	stopWatch func() bool
-	touched   bool // on the reader's list of this read
 
-	sink   PassSink
-	pulled bool // the sink said "not now"
-	inSink bool
-	told   bool // the sink has had the end
-
-	stay  stay   // on the lane that it is on, or was on last
-	past  []stay // before, oldest first
-	heads heads
-	room  [inlineBuffer]byte
+	firstData, endedAt int64
+	stay               stay   // on the lane that it is on, or was on last
+	past               []stay // before, oldest first
 }
 
 // Terms are what the request must carry to the worker. They must not be changed.

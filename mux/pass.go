@@ -9,7 +9,13 @@ type Pass struct {
 	value any
 	after []func()
 	views [][]byte // of the call that is under way
+	calls int      // so far
+	since int64    // node time of the last look at the clock
 }
+
+// lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So a run of that many that
+// takes longer than slowSink counts as one slow call.
+const lookEvery = 16
 
 // Value is what Defer was last given in this pass, nil before.
 func (p *Pass) Value() any { return p.value }
@@ -22,10 +28,32 @@ func (p *Pass) Defer(value any, after func()) {
 	p.after = append(p.after, after)
 }
 
-// end ends a pass whose last sink call was over at start, and returns the node's time. What is called counts as sink time.
-func (p *Pass) end(n *node, start int64) (now int64) {
-	if len(p.after) == 0 {
-		return start
+// begin starts a pass at a node time.
+func (p *Pass) begin(now int64) { p.since = now }
+
+// called notes that a sink call is over.
+func (p *Pass) called(n *node) {
+	if p.calls++; p.calls%lookEvery == 0 {
+		p.look(n)
+	}
+}
+
+// look reads the clock and counts what took long since the last time.
+func (p *Pass) look(n *node) {
+	now := n.now()
+	if now-p.since > int64(slowSink) {
+		n.stats.sinkSlow.Add(1)
+	}
+	p.since = now
+}
+
+// end ends a pass and returns the node's time, as far as it is known. What was put off counts as time in a sink.
+func (p *Pass) end(n *node) (now int64) {
+	if p.calls == 0 && len(p.after) == 0 {
+		return p.since
+	}
+	if len(p.after) > 0 && p.calls%lookEvery != 0 {
+		p.look(n) // what is put off is a call of its own
 	}
 	for i := 0; i < len(p.after); i++ { // it may grow
 		after := p.after[i]
@@ -33,10 +61,10 @@ func (p *Pass) end(n *node, start int64) (now int64) {
 		after()
 	}
 	p.after, p.value = p.after[:0], nil
-	if now = n.now(); now-start > int64(slowSink) {
-		n.stats.sinkSlow.Add(1)
-	}
-	return now
+	p.look(n)
+	n.stats.sinkCalls.Add(uint64(p.calls))
+	p.calls = 0
+	return p.since
 }
 
 // deliverEnds tells the consumers of streams that ended outside a read of their lane. No lock is held.
@@ -44,9 +72,10 @@ func (k *inLink) deliverEnds(ended []*InStream) {
 	if len(ended) == 0 {
 		return
 	}
-	pass, now := new(Pass), k.now()
+	pass := new(Pass)
+	pass.begin(k.now())
 	for _, s := range ended {
-		now = s.deliver(pass, now)
+		s.deliver(pass)
 	}
-	pass.end(k.node, now)
+	pass.end(k.node)
 }

@@ -173,7 +173,7 @@ func TestPassOfSeveral(t *testing.T) {
 				t.Errorf("the value is %v, expected %d", p.Value(), i)
 			}
 		}
-		p.end(n, n.now())
+		p.end(n)
 	}
 	if want := []int{0, 1, 2, 3, 0, 1, 2}; !slices.Equal(did, want) {
 		t.Errorf("done: %v, expected %v", did, want)

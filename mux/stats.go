@@ -163,7 +163,7 @@ type Stats struct {
 	Reads         uint64
 	Wakes         uint64 // consumers woken, pull
 	SinkCalls     uint64
-	SinkSlow      uint64            // sink calls, and ends of passes, over 10 ms
+	SinkSlow      uint64            // sink calls (or runs of at most 16 in one pass), and ends of passes, over 10 ms
 	Writes        map[string]uint64 // by reason
 	// RecordsPerWrite counts writes by how many records they carried: bucket i holds up to 2^i, the last all above.
 	RecordsPerWrite  [batchBuckets]uint64

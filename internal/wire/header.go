@@ -61,14 +61,17 @@ func (k Kind) OfBoth() bool { return k >= Hello && k <= GoAway }
 func (k Kind) FromWorker() bool   { return k.OfBoth() || k >= Open && k <= Claim }
 func (k Kind) FromFrontend() bool { return k.OfBoth() || k >= Consumed && k <= Grant }
 
-var kindNames = map[Kind]string{
+// kindNames are the kinds there are. Every header is looked up here, so it is no map.
+var kindNames = [...]string{
 	Hello: "HELLO", Ping: "PING", Pong: "PONG", GoAway: "GOAWAY", Open: "OPEN", Data: "DATA", DataMore: "DATA_MORE", End: "END",
 	Consumed: "CONSUMED", Stop: "STOP", Kill: "KILL", Resume: "RESUME", Claim: "CLAIM", Grant: "GRANT",
 }
 
+func (k Kind) known() bool { return int(k) < len(kindNames) && kindNames[k] != "" }
+
 func (k Kind) String() string {
-	if s, ok := kindNames[k]; ok {
-		return s
+	if k.known() {
+		return kindNames[k]
 	}
 	return fmt.Sprintf("kind 0x%02x", uint8(k))
 }
@@ -134,7 +137,7 @@ func (h Header) Check(fromWorker bool) error {
 	if h.Kind.Skipped() {
 		return nil
 	}
-	if _, ok := kindNames[h.Kind]; !ok {
+	if !h.Kind.known() {
 		return &Error{Kind: h.Kind, Slot: h.Slot, Reason: "is not a kind of this version"}
 	}
 	if fromWorker && !h.Kind.FromWorker() || !fromWorker && !h.Kind.FromFrontend() {

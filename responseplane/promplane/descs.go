@@ -37,7 +37,7 @@ func newDescs() descs {
 		perWrite: desc("records_per_write", "Records that one write carried."),
 
 		sinkCalls: desc("sink_calls_total", "Calls of sinks, one for all records of a response that a read brought."),
-		sinkSlow:  desc("sink_slow_calls_total", "Calls of sinks that took over 10 ms and held their lane up."),
+		sinkSlow:  desc("sink_slow_calls_total", "Calls of sinks, or runs of at most 16 in one pass, that took over 10 ms and held their lane up."),
 		forgotten: desc("forgotten_flushes_total", "Writes of what was put and never flushed."),
 
 		links:       desc("links", "Peers to which there is a link."),
