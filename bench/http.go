@@ -41,7 +41,7 @@ func addHTTP(parent *cli.App) {
 	g := app.Group("Load")
 	f.streams = g.List("streams", []string{"8192"}, "open responses, a closed loop; of several numbers each is run")
 	f.equal = g.Bool("equal-rate", true, "of several --streams, the smaller ones have shorter --inter-token-latency, so that all make as many tokens a second")
-	f.interval = g.Duration("inter-token-latency", 500*time.Millisecond, cli.Range(time.Millisecond, 10*time.Second), "time between two passes of an engine, at the largest --streams. The default is long on purpose: a pass each 200 ms for 8,192 responses fills 2 cores with our own arms already, and an arm that fills the machine is measured as cheaper than it is, as it merges what it is late with; at 500 ms the dearest arm has room")
+	f.interval = g.Duration("inter-token-latency", 400*time.Millisecond, cli.Range(time.Millisecond, 10*time.Second), "time between two passes of an engine, at the largest --streams. The default is long on purpose: a pass each 200 ms for 8,192 responses fills 2 cores with our own arms already, and an arm that fills the machine is measured as cheaper than it is, as it merges what it is late with; at 400 ms the dearest arm, grpc, leaves about half of 2 cores free")
 	f.osl = g.Int("osl", 128, cli.Range(2, 1_000_000).Unit("tokens"), "tokens of a response; the first ones have lengths spread over it, so that starts and ends are spread and the window may be shorter than a response")
 	f.isl = g.Int("isl", 128, cli.Range(1, 1_000_000).Unit("words"), "words of a prompt")
 	f.tokenBytes = g.Int("token-bytes", 16, cli.Range(tokentext.MinSize, tokentext.MaxSize).Unit("bytes"), "bytes of a token")
@@ -51,7 +51,7 @@ func addHTTP(parent *cli.App) {
 
 	g = app.Group("Runs")
 	f.arms = g.EnumList("arm", names, names, "what is behind the frontend")
-	f.pairs = g.Int("pairs", 5, cli.Range(1, 1000).Unit("repetitions"), "repetitions; each runs every arm once, with fresh processes, every other one in reverse order. The default takes about 10 minutes; more repetitions take as much longer")
+	f.pairs = g.Int("pairs", 5, cli.Range(1, 1000).Unit("repetitions"), "repetitions; each runs every arm once, with fresh processes, every other one in reverse order. All arms once take about 80 s, the default under 10 minutes; for more pairs raise this, or leave arms out (--arm in-process,laneway-tcp,bare-tcp --pairs 20)")
 	f.duration = g.Duration("duration", 6*time.Second, cli.Range(100*time.Millisecond, time.Hour), "length of the window in which a run is measured")
 	f.warmup = g.Duration("warmup-duration", 2*time.Second, cli.Range(time.Millisecond, time.Hour), "load before the window, once all responses are open")
 	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), []string{string(httpfront.OutAuto), string(httpfront.OutRing), string(httpfront.OutInline), string(httpfront.OutPull)}, "who writes the events of the arms that can have a sink (in-process, laneway, bare); auto = io_uring where it can be used, else inline. The other arms are pulled")

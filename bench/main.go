@@ -4,6 +4,8 @@
 //	cd bench && GOWORK=off go run . udp
 //	cd bench && GOWORK=off go run . quic
 //	cd bench && GOWORK=off go run . http
+//	cd bench && GOWORK=off go run . settings
+//	cd bench && GOWORK=off go run . suite
 //
 // It is a module of its own, so that no peer becomes a dependency of the library.
 package main
@@ -24,5 +26,7 @@ func run(args []string, app *cli.App) int {
 	addUDP(app)
 	addQUIC(app)
 	addHTTP(app)
+	addSettings(app)
+	addSuite(app)
 	return app.Run(args, addPeers(app))
 }

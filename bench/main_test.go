@@ -11,14 +11,18 @@ import (
 	"testing"
 
 	"github.com/laneway-ai/laneway/bench/peers"
+	"github.com/laneway-ai/laneway/bench/suite"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planebench"
 )
 
+// asProgram makes the test binary the program itself, for what a suite starts.
+const asProgram = "BENCHTEST_AS_PROGRAM"
+
 // TestMain is the child too: the test binary starts itself again, with the broken peers beside the real ones.
 func TestMain(m *testing.M) {
 	known = func() []planebench.Peer { return append(peers.All(), broken()...) }
-	if planebench.IsChild() {
+	if planebench.IsChild() || os.Getenv(asProgram) != "" {
 		os.Exit(run(os.Args[1:], newApp()))
 	}
 	leaktest.Main(m)
@@ -215,6 +219,66 @@ func TestQUIC(t *testing.T) {
 	}
 	if got := deviation([]float64{1, 3}); got != "70.7%" {
 		t.Errorf("the deviation of 1 and 3 is %s, expected 70.7%%", got)
+	}
+}
+
+// TestSuite runs parts of every kind in the small form: another program, a command of this one, peers, a Go benchmark, settings.
+func TestSuite(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	dir := filepath.Join(t.TempDir(), "suite")
+	app := newApp()
+	var out, errs bytes.Buffer
+	app.Stdout, app.Stderr = &out, &errs
+	if code := run([]string{"suite", "--quick", "--only=transport,peers-128-engines,quic,mux-wire,settings", "--out=" + dir}, app); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	b, err := os.ReadFile(filepath.Join(dir, suite.IndexFile))
+	var ix suite.Index
+	if err != nil || json.Unmarshal(b, &ix) != nil || len(ix.Parts) != 5 || ix.Partial != "" || !ix.Quick || ix.Machine.Cores < 1 || ix.Machine.Go == "" || ix.Revision.ID == "" || ix.Ended == "" {
+		t.Fatalf("%v: %s", err, b)
+	}
+	for _, p := range ix.Parts {
+		if p.ExitCode != 0 || p.Seconds <= 0 {
+			t.Errorf("%+v", p)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, p.Stdout)); err != nil || len(text) == 0 {
+			t.Errorf("%s: output %q, %v", p.Name, text, err)
+		}
+		if p.Artifacts != "" {
+			if _, err := os.Stat(filepath.Join(dir, p.Artifacts, "run.json")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dir, suite.PageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"**Quick**", "- revision: `", "Messages over one lane", "handshake and first byte", "FirstRecordOnTheWire/plane=quic/engine=parks", "quic-gro-off", "TTFT p99"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	// A second suite does not mix with the first.
+	errs.Reset()
+	app = newApp()
+	app.Stdout, app.Stderr = &out, &errs
+	if code := run([]string{"suite", "--quick", "--only=quic", "--out=" + dir}, app); code != 1 || !strings.Contains(errs.String(), "is not empty: name another folder with --out") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+func TestSuiteListsAndRefuses(t *testing.T) {
+	app := newApp()
+	var out, errs bytes.Buffer
+	app.Stdout, app.Stderr = &out, &errs
+	if code := run([]string{"suite", "--list"}, app); code != 0 || !strings.Contains(out.String(), "cluster") || !strings.Contains(out.String(), "together") {
+		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
+	}
+	app = newApp()
+	app.Stdout, app.Stderr = &out, &errs
+	if code := run([]string{"suite", "--only=udb"}, app); code != 1 || !strings.Contains(errs.String(), `"udb" is not known: use transport, streams`) {
+		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,7 +46,8 @@ func TestTwoProcesses(t *testing.T) {
 				t.Fatalf("it does not say where it listens: %s", says.String())
 			}
 		}
-		client := exec.Command(exe, append(c.args, "--connect="+at, "--runs=1", "--json")...)
+		dir := filepath.Join(t.TempDir(), "run")
+		client := exec.Command(exe, append(c.args, "--connect="+at, "--runs=1", "--json", "--artifact-dir="+dir)...)
 		client.Env = server.Env
 		var stdout, stderr lockedBuffer
 		client.Stdout, client.Stderr = &stdout, &stderr
@@ -54,6 +57,10 @@ func TestTwoProcesses(t *testing.T) {
 		var r transportbench.Report
 		if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil {
 			t.Errorf("%v\n%s", err, stdout.String())
+		}
+		var written transportbench.Report
+		if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &written) != nil || !reflect.DeepEqual(written, r) {
+			t.Errorf("%v: run.json is not what was printed: %v", c.args, err)
 		}
 		cells := 0
 		for _, tab := range r.Tables {

@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/streambench"
 	"github.com/laneway-ai/laneway/internal/transportbench"
 )
@@ -21,6 +22,7 @@ type sideFlags struct {
 	listen, connect    *string
 	runs               *int
 	netns, quick, json *bool
+	dir                *string
 }
 
 const netnsFlag = "netns"
@@ -42,6 +44,7 @@ func declareSide(parent *cli.App, command, summary string) *sideFlags {
 	f.runs = g.Int("runs", 3, cli.Range(1, 1000), "repetitions of each cell, interleaved; the first is named in each cell, since it is often the low one")
 	f.quick = g.Bool("quick", false, fmt.Sprintf("%d repetition and 1/%d of the counts: whether it works, not how fast it is", quickRuns, quickShare))
 	f.json = g.Bool("json", false, "write the report as JSON, with the value of each repetition, to standard output")
+	f.dir = g.String("artifact-dir", "", "folder for run.json, the same report; empty = none is written")
 	app.Check(f.check)
 	return f
 }
@@ -120,6 +123,11 @@ func (f *sideFlags) run(ctx context.Context, log *slog.Logger, create func(host 
 
 // show writes a report.
 func (f *sideFlags) show(report any, head string, tables []*transportbench.Table) error {
+	if *f.dir != "" {
+		if err := planebench.WriteJSON(*f.dir, report); err != nil {
+			return err
+		}
+	}
 	if *f.json {
 		enc := json.NewEncoder(f.app.Stdout)
 		enc.SetIndent("", "  ")

@@ -90,11 +90,17 @@ func (c *Command) Run(ctx context.Context, cfg Config, kind string, maxErrors fl
 	return nil
 }
 
-// WriteRun writes a report into dir, or into runs/KIND-TIME when that is empty, and says where.
-func WriteRun(app *cli.App, dir, kind string, report any) error {
-	if dir == "" {
-		dir = filepath.Join("runs", kind+"-"+time.Now().Format("20060102-150405.000"))
+// RunDir is dir, or runs/KIND-TIME when that is empty.
+func RunDir(dir, kind string) string {
+	if dir != "" {
+		return dir
 	}
+	return filepath.Join("runs", kind+"-"+time.Now().Format("20060102-150405.000"))
+}
+
+// WriteRun writes a report into RunDir and says where.
+func WriteRun(app *cli.App, dir, kind string, report any) error {
+	dir = RunDir(dir, kind)
 	if err := WriteJSON(dir, report); err != nil {
 		return err
 	}

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package children
+
+import "syscall"
+
+func parentDeath(*syscall.SysProcAttr) {}

@@ -1,0 +1,117 @@
+package suite
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Programs that parts run; Tools says where they are.
+const (
+	self       = "bench"
+	loadgen    = "loadgen"
+	cluster    = "cluster"
+	muxTest    = "mux.test"
+	quicTest   = "quic.test"
+	frontTest  = "httpfront.test"
+	frontend   = "frontend"
+	mockworker = "mockworker"
+)
+
+// Part is one benchmark of the suite.
+type Part struct {
+	Name    string
+	What    string
+	Program string
+	Dir     string // below the root of the checkout; Go benchmarks run in the folder of their package
+	Args    []string
+	// Passes is how often it is run, for Go benchmarks, which do not repeat themselves interleaved; 0 = once, it repeats by itself.
+	Passes  int
+	Minutes float64 // what it takes on 2 cores
+	// Artifacts says that the program takes --artifact-dir.
+	Artifacts bool
+	Quick     []string // replace Args in a quick suite, where it makes one pass
+	// Apart: it is run when it is named only.
+	Apart bool
+}
+
+// Parts are all of them, in the order in which they are run.
+func Parts() []Part {
+	return []Part{
+		{Name: "transport", What: "messages over lanes, ports and a group of sockets", Program: loadgen, Args: words("transport"), Quick: words("transport --quick"), Minutes: 3, Artifacts: true},
+		{Name: "streams", What: "16, 64 and 256 streams over 1 to 8 lanes; half the items of the command's default", Program: loadgen, Args: words("streams --item-count=100000"),
+			Quick: words("streams --quick --lanes=1,4 --streams=16"), Minutes: 5, Artifacts: true},
+		{Name: "peers", What: "load A: Laneway, other libraries and a bare connection", Program: self, Args: words("--pairs=3"),
+			Quick: words("--pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 5, Artifacts: true},
+		{Name: "peers-128-engines", What: "the same with 8 records a batch", Program: self, Args: words("--pairs=3 --engines=128 --peer=bare-tcp,bare-quic,grpc"),
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=24 --engines=8 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 3, Artifacts: true},
+		{Name: "peers-8192", What: "the same with 8,192 open responses", Program: self,
+			Args:  words("--pairs=3 --streams=8192 --engines=64 --inter-token-latency=100ms --duration=5s --peer=bare-tcp,bare-quic,grpc,tcp-connection"),
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=96 --engines=8 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 5, Artifacts: true},
+		{Name: "http", What: "one HTTP frontend with 8,192 responses, its plane replaced", Program: self, Args: words("http --pairs=3"),
+			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms --warmup-duration=150ms --duration=400ms"), Minutes: 6, Artifacts: true},
+		{Name: "cluster", What: "frontend, workers, etcd, NATS and load generator, our planes and the reference arms; responses of 128 tokens", Program: cluster,
+			Args:  words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=3 --osl=128 --request-count=6144"),
+			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 14.5, Artifacts: true},
+		{Name: "udp", What: "ways to send and receive UDP datagrams", Program: self, Args: words("udp"), Quick: words("udp --bytes=1000000 --pairs=1 --transfers=1 --transfer-bytes=1000000"), Minutes: 1.5, Artifacts: true},
+		{Name: "quic", What: "handshake, throughput, echoes, loss", Program: self, Args: words("quic"), Quick: words("quic --bytes=1MiB --memory-bytes=1MiB --echoes=20 --pairs=1"), Minutes: 1.5, Artifacts: true},
+		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux", "Delay/plane/streams/record=64$", "300x", 3),
+		goBench("mux-wire", "wire time of a first record", muxTest, "mux", "OnTheWire", "200x", 0.5),
+		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms", 1),
+		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic", "Settings|FanIn", "64x", 1),
+		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/httpfront", "OutPath", "50000x", 0.5),
+		goBench("allocations-mux", "allocations of a pass", muxTest, "mux", "Pass", "2000x", 0.2),
+		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/httpfront", "Events|Response", "2000x", 0.2),
+		{Name: "allocations-plane", What: "allocations and memory by response, in processes", Program: loadgen,
+			Args:  words("plane --response-plane=tcp,quic --delivery=sink,pull --runs=3 --engines=8 --frontends=1 --duration=3s --warmup-duration=2s --request-count=0 --warmup-request-count=0"),
+			Quick: words("plane --response-plane=tcp --delivery=sink --concurrency=24 --engines=4 --frontends=1 --osl=10 --inter-token-latency=10ms --duration=300ms --warmup-duration=150ms --request-count=0"), Minutes: 1.5, Artifacts: true},
+		{Name: "settings", What: "one setting changed at a time, against the default", Program: self, Args: words("settings"),
+			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 14, Artifacts: true, Apart: true},
+	}
+}
+
+func words(s string) []string { return strings.Fields(s) }
+
+// goBench is a Go benchmark, which is run three times.
+func goBench(name, what, program, dir, pattern, benchtime string, minutes float64) Part {
+	args := []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=20m"}
+	quick := []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=1x", "-test.timeout=5m"}
+	return Part{Name: name, What: what, Program: program, Dir: dir, Args: args, Passes: 3, Minutes: minutes, Quick: quick}
+}
+
+// Names are those of all parts, or of those that are run when none is named.
+func Names(apart bool) (out []string) {
+	for _, p := range Parts() {
+		if apart || !p.Apart {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// quick is the part in a quick suite.
+func (p Part) quick() Part {
+	p.Args, p.Passes, p.Minutes = p.Quick, 1, min(p.Minutes, 0.5)
+	return p
+}
+
+// limit is when the part is ended.
+func (p Part) limit() time.Duration {
+	return time.Duration((3*p.Minutes + 3) * float64(time.Minute))
+}
+
+// args are the arguments of one pass; dir is the part's folder.
+func (p Part) args(dir string) []string {
+	if !p.Artifacts {
+		return p.Args
+	}
+	// A command of the program comes first.
+	n := 0
+	if len(p.Args) > 0 && !strings.HasPrefix(p.Args[0], "-") {
+		n = 1
+	}
+	return append(append(append([]string{}, p.Args[:n]...), "--artifact-dir="+filepath.Join(dir, "run")), p.Args[n:]...)
+}
+
+func minutes(m float64) string { return strconv.FormatFloat(m, 'f', 1, 64) }
