@@ -17,6 +17,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // kindHTTP stands in the names of run directories.
@@ -60,7 +61,7 @@ func addHTTP(parent *cli.App) {
 	f.label = g.String("label", "", "name of the run")
 	f.dir = g.String("artifact-dir", "", "where run.json (schema "+httpbench.Schema+") goes; empty = runs/"+kindHTTP+"-TIME")
 	f.profiles = g.String("cpuprofile-dir", "", "write a CPU profile of each frontend over the window; costs a little CPU itself")
-	f.plane = planeflags.Register(app, planeflags.Options{PlaneUsage: "not used here: the arms say which plane"})
+	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, FixedPlanes: true})
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		if httpbench.IsChild() {
 			return httpbench.Child(ctx, os.Stdin, os.Stdout, log, httpbench.Arms())

@@ -24,6 +24,8 @@ func Planes() []string { return []string{transport.PlaneTCP, transport.PlaneTLS,
 type Options struct {
 	// Planes is the default of --response-plane; empty means quic,tls.
 	Planes []string
+	// FixedPlanes leaves --response-plane out: the program itself says which planes run when.
+	FixedPlanes bool
 	// Arms takes the reference arms too.
 	Arms Arms
 	// PlaneUsage is the help text of --response-plane; empty says that the first plane that both ends share is used.
@@ -76,7 +78,9 @@ func Register(app *cli.App, o Options) *Flags {
 		o.PlaneUsage += "; or a reference arm, for comparison: mux-tcp = a write for each pass, record-quic = a write for each record, interval-quic = a write each 5 ms; none has windows, cancel or failover"
 	}
 
-	f.planes = g.EnumList(planeFlag, o.Planes, known, o.PlaneUsage)
+	if f.planes = &o.Planes; !o.FixedPlanes {
+		f.planes = g.EnumList(planeFlag, o.Planes, known, o.PlaneUsage)
+	}
 	f.lanes = g.Int("lanes", 1, lanes, "frontend: connections to each worker process")
 	f.tcpLanes = g.Int("tcp-lanes", 0, override, "frontend: overrides --lanes on the planes tcp and tls")
 	f.quicLanes = g.Int("quic-lanes", 0, override, "frontend: overrides --lanes on the plane quic")

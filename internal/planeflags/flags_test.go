@@ -1,7 +1,10 @@
 package planeflags
 
 import (
+	"bytes"
+	"context"
 	"io"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -118,5 +122,24 @@ func TestBadSettings(t *testing.T) {
 		if _, err := parse(t, strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.args, err, c.want)
 		}
+	}
+}
+
+// TestFixedPlanes: a program that says itself which planes run has no flag for them.
+func TestFixedPlanes(t *testing.T) {
+	app := cli.New("test", "tests")
+	f := Register(app, Options{Planes: []string{transport.PlaneTCP}, FixedPlanes: true})
+	var help bytes.Buffer
+	app.WriteHelp(&help)
+	if strings.Contains(help.String(), "--"+planeFlag) {
+		t.Errorf("there is a flag:\n%s", help.String())
+	}
+	ran := false
+	code := app.Run(nil, func(context.Context, *slog.Logger) error {
+		ran = true
+		return nil
+	})
+	if s := f.Settings(); code != 0 || !ran || len(s.Planes) != 1 || s.Planes[0] != transport.PlaneTCP {
+		t.Errorf("exit code %d, planes %v", code, s.Planes)
 	}
 }
