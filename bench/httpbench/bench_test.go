@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the children: the race detector has them sleep a second at their end
 	leaktest.Main(m)
 }
 
