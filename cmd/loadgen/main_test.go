@@ -119,6 +119,8 @@ func TestExitCodes(t *testing.T) {
 		{"no server", []string{"--url", "http://127.0.0.1:1"}, 1, "is the server running there?"},
 		{"bad flags", []string{"--url", "nonsense", "--goodput", "x", "--threshold", "y"}, 1, "--threshold"},
 		{"no info file", []string{"--url", good.URL, "--run-info", info + "x"}, 1, "--run-info"},
+		{"a client that does not speak TLS", []string{"--url", "https://127.0.0.1:1", "--client", "io_uring"}, 1, "--client io_uring does not speak TLS"},
+		{"io_uring off", []string{"--url", good.URL, "--client", "epoll"}, 0, "load generator: epoll client"},
 		{"too many ports", []string{"--url", good.URL, "-c", "200000"}, 1, "200000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
