@@ -42,7 +42,7 @@ func addHTTP(parent *cli.App) {
 	g := app.Group("Load")
 	f.streams = g.List("streams", []string{"8192"}, "open responses, a closed loop; of several numbers each is run")
 	f.equal = g.Bool("equal-rate", true, "of several --streams, the smaller ones have shorter --inter-token-latency, so that all make as many tokens a second")
-	f.interval = g.Duration("inter-token-latency", 400*time.Millisecond, cli.Range(time.Millisecond, 10*time.Second), "time between two passes of an engine, at the largest --streams. The default is long on purpose: a pass each 200 ms for 8,192 responses fills 2 cores with our own arms already, and an arm that fills the machine is measured as cheaper than it is, as it merges what it is late with; at 400 ms the dearest arm, grpc, leaves about half of 2 cores free")
+	f.interval = g.Duration("inter-token-latency", 400*time.Millisecond, cli.Range(time.Millisecond, 10*time.Second), "time between two passes of an engine, at the largest --streams. The default is long on purpose: a pass each 200 ms for 8,192 responses fills 2 cores with our own arms already, and an arm that fills the machine is measured as cheaper than it is, as it merges what it is late with; at 400 ms the dearest arms have room on 2 cores")
 	f.osl = g.Int("osl", 128, cli.Range(2, 1_000_000).Unit("tokens"), "tokens of a response; the first ones have lengths spread over it, so that starts and ends are spread and the window may be shorter than a response")
 	f.isl = g.Int("isl", 128, cli.Range(1, 1_000_000).Unit("words"), "words of a prompt")
 	f.tokenBytes = g.Int("token-bytes", 16, cli.Range(tokentext.MinSize, tokentext.MaxSize).Unit("bytes"), "bytes of a token")

@@ -127,7 +127,7 @@ func TestArms(t *testing.T) {
 					t.Errorf("%s: out path %s", run.Arm, run.OutPath)
 				}
 			}
-			if len(r.Ratios) != len(Arms())-1+2 || len(r.Added) != 2 || len(r.Growth) != 0 {
+			if len(r.Ratios) != len(Arms())-1+2 || len(r.Added) != 3 || len(r.Growth) != 0 {
 				t.Errorf("%d ratios, %d of what is added, %d of growth", len(r.Ratios), len(r.Added), len(r.Growth))
 			}
 			var table bytes.Buffer

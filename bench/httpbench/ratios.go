@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // Spread is the median and the range of a figure over repetitions.
@@ -22,8 +23,7 @@ type Ratio struct {
 	TTFTP99  Spread `json:"ttft_p99_ms_more"` // arm - base
 }
 
-// Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a multiple of what the bare connection of the same
-// plane adds.
+// Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a multiple of what a bare connection adds.
 type Added struct {
 	Arm     string `json:"arm"`
 	Bare    string `json:"bare"`
@@ -59,6 +59,7 @@ func (r *Report) compare(cfg Config) {
 			r.addRatio(laneway(p), bare(p), n, cfg.Pairs)
 			r.addAdded(laneway(p), bare(p), n, cfg.Pairs)
 		}
+		r.addAdded(laneway(transport.PlaneQUIC), bare(transport.PlaneTCP), n, cfg.Pairs)
 	}
 	if few, many := slices.Min(cfg.Streams), slices.Max(cfg.Streams); few < many && !cfg.SameInterval {
 		for _, a := range cfg.Arms {
