@@ -66,6 +66,10 @@ func Parts() []Part {
 		{Name: "allocations-plane", What: "allocations and memory by response, in processes", Program: loadgen,
 			Args:  words("plane --response-plane=tcp,quic --delivery=sink,pull --runs=3 --engines=8 --frontends=1 --duration=3s --warmup-duration=2s --request-count=0 --warmup-request-count=0"),
 			Quick: words("plane --response-plane=tcp --delivery=sink --concurrency=24 --engines=4 --frontends=1 --osl=10 --inter-token-latency=10ms --duration=300ms --warmup-duration=150ms --request-count=0"), Minutes: 1.5, Artifacts: true},
+		{Name: "transport-netns", What: "messages between two network namespaces, 20,000 of each kind (Linux, root)", Program: loadgen, Args: words("transport --netns"), Quick: words("transport --netns --quick"),
+			Minutes: 11, Artifacts: true, Apart: true},
+		{Name: "streams-netns", What: "streams between two network namespaces; half the items of the command's default (Linux, root)", Program: loadgen, Args: words("streams --netns --item-count=100000"),
+			Quick: words("streams --netns --quick --lanes=1,4 --streams=16"), Minutes: 6, Artifacts: true, Apart: true},
 		{Name: "settings", What: "one setting changed at a time, against the default", Program: self, Args: words("settings"),
 			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 14, Artifacts: true, Apart: true},
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -38,7 +40,7 @@ func (f *sideFlags) inNamespaces(ctx context.Context, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }() // after the sides, which are in there
 	at := net.JoinHostPort(n.Node("server").Addr4.String(), controlPort)
-	server, err := f.startSide(n.Node("server"), io.Discard, "--listen="+at)
+	server, err := f.startSide(n.Node("server"), io.Discard, "--listen="+at, "--log-level=warn") // that it waits, and stops, is nobody's news
 	if err != nil {
 		return err
 	}
@@ -67,15 +69,16 @@ type side struct {
 	done chan struct{} // closed when it has been waited for
 }
 
-// startSide starts one with the flags of this process and one more. Its log goes where this one's does.
-func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, flag string) (*side, error) {
+// startSide starts one with the flags of this process and more, which take their place. Its log goes where this one's does.
+func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) (*side, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := []string{f.command, flag}
+	args := append([]string{f.command}, more...)
 	for name, value := range f.app.Values() {
-		if name != netnsFlag && f.app.Source(name) != cli.FromDefault {
+		own := name == netnsFlag || slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, "--"+name+"=") })
+		if !own && f.app.Source(name) != cli.FromDefault {
 			args = append(args, "--"+name+"="+value)
 		}
 	}

@@ -51,7 +51,7 @@ func namespaces(t *testing.T, pid int) []string {
 // TestNamespaces: one command has both sides in namespaces, and nothing is left of them.
 func TestNamespaces(t *testing.T) {
 	for _, args := range [][]string{
-		{"transport", "--message-count=64", "--planes=tcp,quic", "--tables=messages", "--runs=1", "--json"},
+		{"transport", "--message-count=64", "--planes=tcp,quic", "--tables=messages", "--runs=1", "--json", "--log-level=info"},
 		{"streams", "--item-count=256", "--planes=quic", "--lanes=1,4", "--streams=16", "--runs=1", "--json"},
 	} {
 		cmd, stdout, stderr := netnsRun(t, args...)
@@ -64,6 +64,9 @@ func TestNamespaces(t *testing.T) {
 		}
 		if left := namespaces(t, cmd.Process.Pid); len(left) > 0 {
 			t.Errorf("%v are left", left)
+		}
+		if strings.Contains(stderr.String(), "stopping") {
+			t.Errorf("the end of the server is told: %s", stderr)
 		}
 	}
 }
