@@ -3,6 +3,7 @@ package quic
 import (
 	"context"
 	"io"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -10,12 +11,17 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Many dials in one burst: quic-go's queue of connections is 32 long, so the accept loop must be quick.
+// Many dials in one burst: quic-go's queue of connections is 32 long, so the accept loop must be quick. And the endpoint's receive
+// buffer may hold the first packets of a few only: dials that all begin at once retransmit at once, and the same ones are lost each time.
 func TestDialStormIsNotRefused(t *testing.T) {
-	const storm = 128
+	t.Run("128", func(t *testing.T) { storm(t, 128, 0) })
+	t.Run("256 to a buffer of 64 KiB", func(t *testing.T) { storm(t, 256, 32<<10) })
+}
+
+func storm(t *testing.T, storm, buffer int) {
 	a, _ := node(t, Config{})
 	defer a.Close()
-	b, _ := node(t, Config{})
+	b, _ := node(t, Config{RecvBuffer: buffer})
 	defer b.Close()
 	ln, err := b.Listen(t.Context(), "127.0.0.1:0", 1)
 	if err != nil {
@@ -55,7 +61,75 @@ func TestDialStormIsNotRefused(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if c := b.Counters(); c.Accepts != storm || c.AcceptErrors != 0 {
+	if c := b.Counters(); c.Accepts != uint64(storm) || c.AcceptErrors != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestDialsTakeTurns: of many dials to a host that does not answer, no more than maxHandshakes begin in each turnFor; and they do not keep
+// one to another host from getting its turn.
+func TestDialsTakeTurns(t *testing.T) {
+	const dials = 3*maxHandshakes + 1
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a, _ := node(t, Config{})
+	defer a.Close()
+	b, id := node(t, Config{})
+	defer b.Close()
+	ln, err := b.Listen(t.Context(), "127.0.0.1:0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	begun := time.Now()
+	for i := range dials {
+		wg.Go(func() {
+			if _, err := a.Dial(ctx, transport.DialRequest{Address: silent.LocalAddr().String(), Lane: i}); err == nil {
+				t.Error("a dial to a host that does not answer came through")
+			}
+		})
+	}
+	if err := silent.SetReadDeadline(begun.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	buf := make([]byte, 2048)
+	for len(seen) < dials {
+		_, from, err := silent.ReadFrom(buf)
+		if err != nil {
+			t.Fatalf("%d of %d dials have begun: %v", len(seen), dials, err)
+		}
+		if seen[from.String()] {
+			continue
+		}
+		// A place that is taken after begun is free after turnFor at the earliest, however busy the machine is.
+		if at, soonest := time.Since(begun), time.Duration(len(seen)/maxHandshakes)*turnFor; at < soonest {
+			t.Errorf("dial %d began after %v, expected %v at the earliest", len(seen), at, soonest)
+		}
+		seen[from.String()] = true
+	}
+	c, err := a.Dial(ctx, transport.DialRequest{Address: ln.Endpoints()[0].String(), Peer: id})
+	if err != nil {
+		t.Fatalf("another host: %v", err)
+	}
+	c.Close()
+	// A dial whose caller goes while it waits leaves no place taken.
+	gone, leave := context.WithCancel(ctx)
+	leave()
+	if _, err := a.Dial(gone, transport.DialRequest{Address: silent.LocalAddr().String()}); err == nil {
+		t.Error("a dial of a caller who has gone came through")
+	}
+	cancel()
+	wg.Wait()
+	for end := time.Now().Add(time.Minute); len(a.turns) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d places are taken after the last dial", len(a.turns))
+		}
 	}
 }

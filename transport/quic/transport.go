@@ -21,6 +21,7 @@ type Transport struct {
 	tally  base.Tally
 	drops  atomic.Uint64 // packets dropped inside quic-go, as the recorders saw it
 	blocks blocks        // receive buffers for GRO
+	turns  turns         // of dials
 
 	enableGRO func(fd int) error // groOn; tests put an older kernel in its place
 
@@ -44,7 +45,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t := &Transport{
 		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger), enableGRO: groOn,
-		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}),
+		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}), turns: make(turns, maxHandshakes),
 	}
 	t.seldom.Log = t.log
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -106,9 +107,16 @@ func (t *Transport) Dial(ctx context.Context, req transport.DialRequest) (transp
 }
 
 func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.HandshakeTimeout)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(t.ctx, stop)()
+	done, err := t.turns.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.HandshakeTimeout) // from when it has its turn
 	defer cancel()
-	defer context.AfterFunc(t.ctx, cancel)()
 
 	s, remote, err := t.dialSocket(ctx, req.Address)
 	if err != nil {
