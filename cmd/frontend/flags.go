@@ -11,6 +11,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -19,6 +20,9 @@ const (
 	onDisconnectKill = "kill"
 	onDisconnectStop = "stop"
 )
+
+// minBuffered is the least --max-buffered-bytes that serves anything: a response's window is 1/1024 of what is free, and at least wire.MinWindow.
+const minBuffered = 1024 * wire.MinWindow
 
 // flags are the declared flags.
 type flags struct {
@@ -56,7 +60,7 @@ func declare(app *cli.App) *flags {
 	g = app.Group("Requests")
 	f.router = g.Enum("router", string(responseplane.RouterLeastLoaded), routers(), "how the worker of a request is chosen")
 	f.maxOpen = g.Int("max-open-requests", 0, cli.Range(1, 10_000_000).Unit("requests").OrZero("no bound"), "requests that are served at once; more are turned away (see --overload-status)")
-	f.maxBuffered = g.Size("max-buffered-bytes", cli.GiB, cli.Range(int64(cli.MiB), int64(1024*cli.GiB)), "bytes that all open responses together may hold here; when they are given away, requests are turned away")
+	f.maxBuffered = g.Size("max-buffered-bytes", cli.GiB, cli.Range(int64(minBuffered), int64(1024*cli.GiB)).Why("because a response gets 1/1024 of what is free, and needs 4KiB"), "bytes that all open responses together may hold here; when they are given away, requests are turned away")
 	f.firstToken = g.Duration("first-token-timeout", 2*time.Minute, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a request may wait for its first token")
 	f.requestTimeout = g.Duration("request-timeout", 0, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a request may take from its start to its last token")
 	f.inactivity = g.Duration("inactivity-timeout", time.Minute, cli.Range(time.Millisecond, 24*time.Hour).OrZero("no bound"), "how long a response may be silent between two tokens")

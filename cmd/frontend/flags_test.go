@@ -32,6 +32,7 @@ func TestBadFlags(t *testing.T) {
 		"--nats-url=http://127.0.0.1:42": `scheme "http"`,
 		"--namespace=a.b":                "letters, digits",
 		"--drain-timeout=10":             "no unit",
+		"--max-buffered-bytes=1MiB":      "use 4MiB to 1TiB, because", // every request would be turned away
 		"--max-open-requests=-1":         "out of range",
 	} {
 		app := cli.New("frontend", "")
