@@ -14,12 +14,17 @@ import (
 // Between attempts to reach a server at the start.
 const pauseMin, pauseMax = 100 * time.Millisecond, 2 * time.Second
 
+// attemptMin is what an attempt gets at least, so that one at the deadline, or without any wait, can succeed.
+const attemptMin = 500 * time.Millisecond
+
 // Registry connects to etcd. While it does not answer it is tried again until deadline; then the last error is returned.
 func (s Settings) Registry(ctx context.Context, deadline time.Time, log *slog.Logger) (*etcd.Registry, error) {
 	cfg := s.Etcd
 	cfg.Logger = log
 	return persist(ctx, deadline, log, "etcd", func() (*etcd.Registry, error) {
-		cfg.DialTimeout = etcd.DefaultDialTimeout // its requests' bound too, so it is not cut to what is left
+		// Not DialTimeout: that bounds its later requests too.
+		ctx, cancel := context.WithTimeout(ctx, max(time.Until(deadline), attemptMin))
+		defer cancel()
 		return etcd.New(ctx, cfg)
 	})
 }

@@ -2,6 +2,7 @@ package discoveryflags
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
@@ -174,6 +176,28 @@ func TestWait(t *testing.T) {
 	d.Close()
 	if err := <-back; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWaitForSilentEtcd: an etcd that takes connections and says nothing is given up at the deadline too, not after a request's own bound.
+func TestWaitForSilentEtcd(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	s, _, err := parse(t, nil, "--etcd-endpoints="+ln.Addr().String(), "--wait-for-discovery=600ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r, err := s.Registry(t.Context(), s.Deadline(), slog.New(slog.DiscardHandler))
+	var unreachable *etcd.UnreachableError
+	if !errors.As(err, &unreachable) {
+		t.Fatalf("registry %v, error %v, want an *etcd.UnreachableError", r, err)
+	}
+	if took := time.Since(began); took >= etcd.DefaultDialTimeout {
+		t.Errorf("given up after %v with --wait-for-discovery=600ms", took)
 	}
 }
 
