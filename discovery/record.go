@@ -8,6 +8,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Schema is the version of Worker that this code writes. Records of another schema are refused by name, not guessed at.
@@ -59,8 +60,25 @@ type RecordError struct {
 }
 
 func (e *RecordError) Error() string {
-	return fmt.Sprintf("discovery: record %q: %s: %v", e.Key, e.Field, e.Err)
+	return fmt.Sprintf("discovery: record %q: %s: %s", clip(e.Key, maxQuotedKey), e.Field, clip(fmt.Sprint(e.Err), maxReason))
 }
+
+// Bounds of an error's text: what is wrong in a registry goes into a log line, however large it is there.
+const (
+	maxQuoted    = 64
+	maxQuotedKey = 512 // "/laneway/v1/", a namespace, a worker id; or a path
+	maxReason    = 512
+)
+
+// clip shortens s, and says so.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+}
+
+func quoted(s string) string { return strconv.Quote(clip(s, maxQuoted)) }
 
 func (e *RecordError) Unwrap() error { return e.Err }
 
@@ -93,14 +111,14 @@ func (w Worker) validate(key string) error {
 		return &RecordError{Key: key, Field: field, Err: fmt.Errorf(format, a...)}
 	}
 	if !ValidName(w.ID) {
-		return bad("id", "%q is not 1 to 128 letters, digits, '-' or '_'", w.ID)
+		return bad("id", "%s is not 1 to 128 letters, digits, '-' or '_'", quoted(w.ID))
 	}
 	if len(w.Models) == 0 {
 		return bad("models", "is empty")
 	}
 	for _, m := range w.Models {
 		if m == "" || len(m) > 256 {
-			return bad("models", "%q is not 1 to 256 bytes", m)
+			return bad("models", "%s is not 1 to 256 bytes", quoted(m))
 		}
 	}
 	if w.MaxRunning < 0 {
@@ -117,7 +135,7 @@ func (n Node) validate(key string) error {
 		return &RecordError{Key: key, Field: field, Err: fmt.Errorf(format, a...)}
 	}
 	if _, err := hex.DecodeString(n.ID); err != nil || len(n.ID) != 32 {
-		return bad("node.id", "%q is not 32 hex digits", n.ID)
+		return bad("node.id", "%s is not 32 hex digits", quoted(n.ID))
 	}
 	if len(n.Name) > 256 {
 		return bad("node.name", "is %d bytes, expected at most 256", len(n.Name))
@@ -131,15 +149,15 @@ func (n Node) validate(key string) error {
 	seen := make(map[string]bool, len(n.Planes))
 	for _, p := range n.Planes {
 		if p.Name == "" || seen[p.Name] {
-			return bad("node.planes.name", "%q is empty or stands there twice", p.Name)
+			return bad("node.planes.name", "%s is empty or stands there twice", quoted(p.Name))
 		}
 		seen[p.Name] = true
 		if len(p.Endpoints) == 0 || len(p.Endpoints) > 64 {
-			return bad("node.planes.endpoints", "plane %s lists %d endpoints, expected 1 to 64", p.Name, len(p.Endpoints))
+			return bad("node.planes.endpoints", "plane %s lists %d endpoints, expected 1 to 64", clip(p.Name, maxQuoted), len(p.Endpoints))
 		}
 		for _, e := range p.Endpoints {
 			if err := checkEndpoint(e); err != nil {
-				return bad("node.planes.endpoints", "plane %s: %w", p.Name, err)
+				return bad("node.planes.endpoints", "plane %s: %w", clip(p.Name, maxQuoted), err)
 			}
 		}
 	}
@@ -152,16 +170,16 @@ func (n Node) validate(key string) error {
 func checkEndpoint(e string) error {
 	host, port, err := net.SplitHostPort(e)
 	if err != nil {
-		return err
+		return fmt.Errorf("endpoint %s is not host:port", quoted(e))
 	}
 	if p, err := strconv.Atoi(port); err != nil || p < 1 || p > 65535 {
-		return fmt.Errorf("endpoint %q: port is not 1 to 65535", e)
+		return fmt.Errorf("endpoint %s: port is not 1 to 65535", quoted(e))
 	}
 	if host == "" {
-		return errors.New("endpoint " + strconv.Quote(e) + " has no host")
+		return errors.New("endpoint " + quoted(e) + " has no host")
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("endpoint %q is a wildcard, not an address that can be dialled", e)
+		return fmt.Errorf("endpoint %s is a wildcard, not an address that can be dialled", quoted(e))
 	}
 	return nil
 }

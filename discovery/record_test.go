@@ -1,10 +1,13 @@
 package discovery_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/discoverytest"
@@ -49,6 +52,46 @@ func TestRecordErrorsNameTheField(t *testing.T) {
 		w.Node.Planes[0].Endpoints = []string{e}
 		if _, err := w.Encode(); err == nil || !strings.Contains(err.Error(), "plane tcp") {
 			t.Errorf("endpoint %q: err = %v, want one that names the plane", e, err)
+		}
+	}
+}
+
+// TestRecordErrorsAreShort: the error of a record goes into a log line, and anything may stand in a registry.
+func TestRecordErrorsAreShort(t *testing.T) {
+	huge := strings.Repeat("é", 50_000)
+	spoils := map[string]func(*discovery.Worker){
+		"id":      func(w *discovery.Worker) { w.ID = huge },
+		"model":   func(w *discovery.Worker) { w.Models = []string{huge} },
+		"node id": func(w *discovery.Worker) { w.Node.ID = huge },
+		"plane":   func(w *discovery.Worker) { w.Node.Planes[0] = discovery.Plane{Name: huge} },
+		"twice": func(w *discovery.Worker) {
+			p := w.Node.Planes[0]
+			p.Name = huge
+			w.Node.Planes = []discovery.Plane{p, p}
+		},
+		"no port":   func(w *discovery.Worker) { w.Node.Planes[0].Endpoints = []string{huge} },
+		"bad port":  func(w *discovery.Worker) { w.Node.Planes[0].Endpoints = []string{"a:" + huge} },
+		"many more": func(w *discovery.Worker) { w.Node.Planes[0].Endpoints = []string{huge + ":0"} },
+	}
+	records := map[string][]byte{
+		"a number": []byte(`{"schema":1,"max_running":` + strings.Repeat("9", 100_000) + `}`),
+		"no JSON":  []byte(huge),
+	}
+	for name, spoil := range spoils {
+		w := discoverytest.Worker("w", 1)
+		w.Schema = discovery.Schema
+		spoil(&w)
+		data, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records[name] = data
+	}
+	for name, data := range records {
+		_, err := discovery.DecodeWorker("/laneway/"+huge, data)
+		if err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "bytes)") || !utf8.ValidString(err.Error()) {
+			text := fmt.Sprint(err)
+			t.Errorf("%s: an error of %d bytes: %.300s", name, len(text), text)
 		}
 	}
 }
