@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,7 +44,7 @@ var (
 // row reads, and rows and run.json agree on the counts. All complaints are joined. A run against a server that is not Laneway
 // has no config.response_plane and is held to less.
 func Check(dir string) error {
-	b, err := os.ReadFile(filepath.Join(dir, RunFile))
+	b, err := readFile(dir, RunFile)
 	if err != nil {
 		return fmt.Errorf("%w", err)
 	}
@@ -194,7 +193,7 @@ func checkRows(dir string, run *Run) (errs []error) {
 		errs = append(errs, fmt.Errorf("%s counts %d complete, %d failed, %d canceled requests, %s holds %d, %d, %d", RunFile, w.Requests, w.Errors, w.Canceled,
 			RowsFile, complete, failed, canceled))
 	}
-	if _, err := os.Stat(filepath.Join(dir, TimeseriesFile)); err != nil {
+	if err := regular(filepath.Join(dir, TimeseriesFile)); err != nil {
 		errs = append(errs, fmt.Errorf("%w", err))
 	}
 	return errs

@@ -106,7 +106,7 @@ func (e *SchemaError) Error() string {
 // Read reads run.json of a run directory. Another schema gives a *SchemaError.
 func Read(dir string) (*Run, error) {
 	path := filepath.Join(dir, RunFile)
-	b, err := os.ReadFile(path)
+	b, err := readFile(dir, RunFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w", err)
 	}

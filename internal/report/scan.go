@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"os"
-	"path/filepath"
 )
 
 // keptBad is how many bad rows are kept as examples; the rest are counted.
@@ -101,7 +99,7 @@ func trimEnd(b []byte) []byte {
 // ScanDir is ScanRows over the rows of a run directory, with what only the whole file shows: a row whose times are not in order, or whose
 // request already has a row, counts as bad too.
 func ScanDir(dir string, each func(*Row)) (Bad, error) {
-	f, err := os.Open(filepath.Join(dir, RowsFile))
+	f, err := open(dir, RowsFile)
 	if err != nil {
 		return Bad{}, fmt.Errorf("%w", err)
 	}
@@ -135,7 +133,7 @@ func ScanDir(dir string, each func(*Row)) (Bad, error) {
 
 // ReadRows reads the rows of a run directory. bad lists the first lines that could not be read; err is for the file as a whole.
 func ReadRows(dir string) (rows []Row, bad []*BadRow, err error) {
-	f, err := os.Open(filepath.Join(dir, RowsFile))
+	f, err := open(dir, RowsFile)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
 
 // ReadSeries reads timeseries.csv of a run directory. An empty field is a figure that was not measured.
 func ReadSeries(dir string) ([]Second, error) {
-	f, err := os.Open(filepath.Join(dir, TimeseriesFile))
+	f, err := open(dir, TimeseriesFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w", err)
 	}
