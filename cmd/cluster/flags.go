@@ -11,6 +11,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/analysis"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/cluster"
+	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -75,6 +76,7 @@ func declare(app *cli.App) *flags {
 		Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "arms, one plane each, which take turns", Arms: planeflags.ArmsAmong,
 	})
 	app.Check(func() error { return f.config().Validate() })
+	app.Check(func() error { return discoveryflags.CheckEndpoints(*f.etcd) })
 	return f
 }
 

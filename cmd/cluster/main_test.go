@@ -189,6 +189,7 @@ func TestBadCommandLines(t *testing.T) {
 		{[]string{"--workers=3", "--processes=8"}, "--workers 3 is less than --processes 8"},
 		{[]string{"--netns", "--bind-addr=127.0.0.1:0"}, "--netns with --bind-addr 127.0.0.1:0: each namespace has an address of its own, so leave the host out"},
 		{[]string{"--netns", "--processes=1024", "--workers=1024"}, "--netns with --processes 1024: use at most 998"},
+		{[]string{"--etcd-endpoints=http://"}, "--etcd-endpoints http://: is not an address of etcd"},
 		{[]string{"--netns", "--etcd-endpoints=https://etcd:2379"}, "--netns with --etcd-endpoints https://etcd:2379: only http:// can be reached"},
 		{[]string{"--netns", "--nats-url=tls://nats:4222"}, "--netns with --nats-url tls://nats:4222: only nats:// can be reached"},
 		{[]string{"--pin=frontend"}, `--pin "frontend": "frontend" names no part: use auto, off, or a list`},

@@ -12,8 +12,7 @@ import (
 )
 
 func main() {
-	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
-	f := declare(app)
+	app, f := newApp()
 	admin.AddHealthcheck(app)
 	addDoctor(app)
 	os.Exit(app.Run(os.Args[1:], func(ctx context.Context, log *slog.Logger) error {
@@ -23,4 +22,12 @@ func main() {
 		}
 		return run(ctx, log, s, connect)
 	}))
+}
+
+// newApp declares the program.
+func newApp() (*cli.App, *flags) {
+	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
+	f := declare(app)
+	app.CheckLast(f.check) // not for doctor, whose report says what is wrong with files
+	return app, f
 }

@@ -121,6 +121,15 @@ func (f *flags) config(app *cli.App) (loadgen.Config, error) {
 	return cfg, nil
 }
 
+// check is what a run would refuse before it begins.
+func (f *flags) check(app *cli.App) error {
+	cfg, err := f.config(app)
+	if err != nil {
+		return err
+	}
+	return cfg.Validate()
+}
+
 func (f *flags) thresholds() []report.Threshold { return parseThresholds(*f.threshold) }
 
 // parseThresholds reads conditions that were checked when they were parsed.

@@ -33,6 +33,7 @@ func run(args []string, app *cli.App) int {
 	addStreams(app)
 	addMerge(app)
 	f := declare(app)
+	app.CheckLast(func() error { return f.check(app) })
 	return app.Run(args, func(ctx context.Context, log *slog.Logger) error { return load(ctx, log, app, f) })
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/refplane"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -51,21 +54,45 @@ func addPlane(parent *cli.App) {
 	f.common.DeclareReport(g, "plane")
 	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP}, PlaneUsage: "planes to run, one at a time; several are run alternately"})
 
+	app.CheckLast(func() error {
+		cfg, err := f.config(context.Background(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		return errors.Join(cfg.Validate(), f.checkInterval())
+	})
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		if planebench.IsChild() {
 			return planebench.Child(ctx, os.Stdin, os.Stdout, log)
 		}
-		return f.run(ctx, app, log)
+		return f.run(ctx, log)
 	})
 }
 
-func (f *planeFlags) run(ctx context.Context, app *cli.App, log *slog.Logger) error {
+// checkInterval refuses an interval that nothing keeps.
+func (f *planeFlags) checkInterval() error {
+	if *f.baselineInterval > 0 && !slices.Contains(*f.baselines, string(refplane.Batched)) {
+		return fmt.Errorf("--baseline-interval %s is of the baseline %s, which is not run: add --baseline %s", *f.baselineInterval, refplane.Batched, refplane.Batched)
+	}
+	return nil
+}
+
+// config is what the flags ask for.
+func (f *planeFlags) config(ctx context.Context, log *slog.Logger) (planebench.Config, error) {
 	cfg, err := f.common.Config(ctx, log, f.plane.Settings(), *f.concurrency, "plane")
 	if err != nil {
-		return err
+		return cfg, err
 	}
 	cfg.Deliveries, cfg.Runs, cfg.Baselines, cfg.BaselineInterval = *f.deliveries, *f.runs, *f.baselines, *f.baselineInterval
 	cfg.Duration, cfg.Requests, cfg.Warmup, cfg.WarmupRequests = *f.duration, *f.requests, *f.warmup, *f.warmupRequests
+	return cfg, nil
+}
+
+func (f *planeFlags) run(ctx context.Context, log *slog.Logger) error {
+	cfg, err := f.config(ctx, log)
+	if err != nil {
+		return err
+	}
 	if slices.Contains(cfg.Planes, transport.PlaneTCP) {
 		log.Warn("plane tcp is neither encrypted nor authenticated; this run uses it on this host only")
 	}

@@ -216,6 +216,7 @@ func TestPlaneBadInput(t *testing.T) {
 		{[]string{"--engines=1"}, "--engines 1 with --worker-processes 2 leaves processes without an engine"},
 		{[]string{"--frontends=25"}, "--concurrency 24 with --frontends 25"},
 		{[]string{"--duration=0", "--request-count=0"}, "--duration 0 and --request-count 0"},
+		{[]string{"--baseline-interval=5ms"}, "--baseline-interval 5ms is of the baseline batched, which is not run"},
 		{[]string{"--baseline=grpc"}, `"grpc" is not known: use per-response-connection, per-record, batched`},
 		{[]string{"--delivery=push"}, `"push" is not known: use pull, sink`},
 		{[]string{"--token-bytes=8"}, "--token-bytes 8: out of range: use 32 to"},

@@ -102,6 +102,15 @@ func (f *flags) check() error {
 	return nil
 }
 
+// checkFiles is what a run would refuse before it asks anybody else.
+func (f *flags) checkFiles() error {
+	s, err := f.settings()
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.disco.Etcd.Validate(), s.disco.NATS.Validate())
+}
+
 // settings are the values after parsing, with everything that is derived from others.
 type settings struct {
 	name, workerPrefix, model, adminAddr string

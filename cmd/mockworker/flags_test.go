@@ -94,3 +94,21 @@ func TestBadFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckConfig: files that the run would refuse, --check-config refuses too.
+func TestCheckConfig(t *testing.T) {
+	for arg, want := range map[string]string{
+		"":                               "",
+		"--etcd-ca-file=/no/such/file":   "--etcd-ca-file /no/such/file",
+		"--nats-creds-file=/no/such/one": "--nats-creds-file /no/such/one",
+		"--etcd-endpoints=http://":       "--etcd-endpoints http://: is not an address of etcd",
+	} {
+		var errs strings.Builder
+		app, _ := newApp()
+		app.Env, app.Stdout, app.Stderr = nil, io.Discard, &errs
+		code := app.Run(append(strings.Fields(arg), "--check-config"), nil)
+		if (code == 0) != (want == "") || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want %q in it", arg, code, errs.String(), want)
+		}
+	}
+}

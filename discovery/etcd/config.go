@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -37,6 +38,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// CheckEndpoint says whether s can be a member's client address. The client itself takes anything, and then never reaches it.
+func CheckEndpoint(s string) error {
+	addr := s
+	if strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "unixs:") {
+		return nil
+	}
+	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+		if scheme != "http" && scheme != "https" {
+			return fmt.Errorf("has the scheme %q: use http:// or https://", scheme)
+		}
+		addr = strings.TrimSuffix(rest, "/")
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || port == "" {
+		return errors.New("is not an address of etcd: write it like 127.0.0.1:2379 or http://127.0.0.1:2379")
+	}
+	return nil
+}
+
 // Validate reports all that does not hold.
 func (c Config) Validate() error {
 	c = c.withDefaults()
@@ -48,6 +68,8 @@ func (c Config) Validate() error {
 	for _, e := range c.Endpoints {
 		if strings.TrimSpace(e) == "" {
 			bad("an endpoint is empty (--etcd-endpoints %s)", strings.Join(c.Endpoints, ","))
+		} else if err := CheckEndpoint(e); err != nil {
+			bad("endpoint %s %w (--etcd-endpoints)", e, err)
 		}
 	}
 	if !discovery.ValidName(c.Namespace) {

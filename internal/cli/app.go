@@ -27,7 +27,7 @@ type App struct {
 	flags         *flag.FlagSet
 	aliases       map[string]string // short name -> long name
 	sources       map[string]Source // flags that were set
-	checks        []func() error
+	checks, last  []func() error
 	argsUsage     string
 	args          []string
 	action        Func
@@ -119,6 +119,10 @@ func (a *App) Args() []string { return a.args }
 // Check adds a check over several flags. It runs after all flags are set; what it returns is joined with the other
 // complaints, so it must not rely on each single flag being valid.
 func (a *App) Check(f func() error) { a.checks = append(a.checks, f) }
+
+// CheckLast adds a check that runs only when nothing else is wrong: of the settings as a whole, as the run takes them, and of the files
+// that they name. What the run would refuse without having begun belongs here, so that --check-config refuses it too.
+func (a *App) CheckLast(f func() error) { a.last = append(a.last, f) }
 
 // Run parses args (without the program's name), runs f or the command that args name, and returns the exit code. f may
 // be nil when there are commands only.

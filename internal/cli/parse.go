@@ -39,6 +39,13 @@ func (a *App) Parse(args []string) error {
 		}
 	}
 	if len(errs) == 0 {
+		for _, check := range a.last {
+			if err := check(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if len(errs) == 0 {
 		return nil
 	}
 	return &UsageError{Name: a.Name(), Err: errors.Join(errs...)}

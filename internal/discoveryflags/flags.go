@@ -68,7 +68,7 @@ func Register(app *cli.App, o Options) *Flags {
 
 // check looks at what single flags cannot see.
 func (f *Flags) check() error {
-	var errs []error
+	errs := []error{CheckEndpoints(*f.etcdEndpoints)}
 	together := func(a, b string, va, vb *string) {
 		if (*va == "") != (*vb == "") {
 			if *va == "" {
@@ -92,6 +92,17 @@ func (f *Flags) check() error {
 	}
 	if len(ways) > 1 {
 		errs = append(errs, fmt.Errorf("%s exclude each other: keep one", strings.Join(ways, " and ")))
+	}
+	return errors.Join(errs...)
+}
+
+// CheckEndpoints looks at the values of --etcd-endpoints.
+func CheckEndpoints(list []string) error {
+	var errs []error
+	for _, e := range list {
+		if err := etcd.CheckEndpoint(e); err != nil {
+			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e, Err: err})
+		}
 	}
 	return errors.Join(errs...)
 }
