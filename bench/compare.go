@@ -2,6 +2,16 @@ package main
 
 import "strings"
 
+// otherFloor is the floor when the default one is not run: another bare connection, "" when there is none.
+func otherFloor(arms []string) string {
+	for _, a := range arms {
+		if strings.HasPrefix(a, "bare-") {
+			return a
+		}
+	}
+	return ""
+}
+
 // compare lists which arms are compared, {arm, base}: each with the floor, ours with the bare connection of its plane and delivery, ours over QUIC with ours over
 // TCP, and every other peer with our sink over TCP.
 func compare(arms []string, floor string) (pairs [][2]string) {

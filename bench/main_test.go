@@ -282,6 +282,24 @@ func TestSuiteListsAndRefuses(t *testing.T) {
 	}
 }
 
+// TestFloor: without --floor, any choice of peers can be run.
+func TestFloor(t *testing.T) {
+	for _, args := range [][]string{{"--peer=grpc,nats"}, {"--peer=grpc", "--delivery=pull"}, {"--peer=bare-tcp", "--delivery=pull"}} {
+		app := newApp()
+		var out, errs bytes.Buffer
+		app.Stdout, app.Stderr = &out, &errs
+		if code := run(append(args, "--check-config"), app); code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, errs.String())
+		}
+	}
+	if got := otherFloor([]string{"tcp-pull", "bare-tcp-pull", "grpc-pull"}); got != "bare-tcp-pull" {
+		t.Errorf("floor %q", got)
+	}
+	for _, pair := range compare([]string{"tcp-pull", "grpc-pull"}, otherFloor([]string{"tcp-pull", "grpc-pull"})) {
+		t.Errorf("pair %v, though no floor is run and no arm is a sink", pair)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	got := compare([]string{"tcp-pull", "tcp-sink", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "grpc-pull"}, "bare-tcp-sink")
 	want := [][2]string{
