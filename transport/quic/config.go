@@ -63,7 +63,8 @@ type Config struct {
 	// IdleTimeout ends a lane on which nothing was received; 0 means 15 s. The smaller of both ends counts. QUIC's keep-alive
 	// is off: the mux has its own sign of life.
 	IdleTimeout time.Duration
-	// HandshakeTimeout bounds Dial, and on the accepting side the handshake and the wait for the first byte. 0 means 5 s.
+	// HandshakeTimeout bounds Dial, from when it has its turn (few dials to one address are in their handshake at once), and on
+	// the accepting side the handshake and the wait for the first byte. 0 means 5 s.
 	HandshakeTimeout time.Duration
 	// DisableGRO and DisableGSO turn off UDP receive and send offload (Linux only; both fall back by themselves).
 	DisableGRO, DisableGSO bool

@@ -2,6 +2,8 @@ package quic
 
 import (
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,9 +157,5 @@ func (s *laneSet) forget(l *lane) {
 func (s *laneSet) list() []*lane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*lane, 0, len(s.lanes))
-	for l := range s.lanes {
-		out = append(out, l)
-	}
-	return out
+	return slices.Collect(maps.Keys(s.lanes))
 }

@@ -52,24 +52,13 @@ type listener struct {
 
 // Listen implements transport.Transport.
 func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.Listener, error) {
-	addrs, err := base.BindRange(bind, n)
-	if err != nil {
-		return nil, err
-	}
 	ln := &listener{
 		laneSet: laneSet{lanes: make(map[*lane]struct{})},
 		t:       t, ready: make(chan *lane), slots: make(chan struct{}, maxPending), done: make(chan struct{}),
 	}
-	for i, a := range addrs {
-		e, err := t.open(ctx, a)
-		if err != nil {
-			ln.closeEndpoints()
-			if op, ok := errors.AsType[*net.OpError](err); ok {
-				err = op.Err
-			}
-			return nil, &transport.BindError{Plane: t.Plane(), Address: a, Index: i, Count: n, Err: err}
-		}
-		ln.endpoints = append(ln.endpoints, e)
+	var err error
+	if ln.endpoints, err = base.BindAll(t.Plane(), bind, n, func(a string) (*endpoint, error) { return t.open(ctx, a) }, (*endpoint).close); err != nil {
+		return nil, err
 	}
 	ln.ctx, ln.cancel = context.WithCancel(t.ctx)
 
@@ -148,18 +137,12 @@ func (e *endpoint) close() {
 
 // Accept implements transport.Listener.
 func (ln *listener) Accept(ctx context.Context) (transport.Conn, error) {
-	if ln.ctx.Err() != nil {
-		return nil, transport.ErrClosed
+	l, err := base.Take(ctx, ln.ctx, ln.ready)
+	if err != nil {
+		return nil, err
 	}
-	select {
-	case l := <-ln.ready:
-		ln.t.tally.Accepts.Add(1)
-		return l, nil
-	case <-ln.ctx.Done():
-		return nil, transport.ErrClosed
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	ln.t.tally.Accepts.Add(1)
+	return l, nil
 }
 
 // Endpoints implements transport.Listener.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -45,7 +47,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t := &Transport{
 		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger), enableGRO: groOn,
-		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}), turns: make(turns, maxHandshakes),
+		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}),
 	}
 	t.seldom.Log = t.log
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -110,7 +112,7 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(t.ctx, stop)()
-	done, err := t.turns.take(ctx)
+	done, err := t.turns.take(ctx, req.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -207,24 +209,18 @@ func countPackets(c *transport.Counters, conn *quicgo.Conn) {
 func (t *Transport) Counters() transport.Counters {
 	t.mu.Lock()
 	c := t.past
-	lanes, sockets := make([]*lane, 0, len(t.lanes)), make([]*socket, 0, len(t.lanes))
-	for l := range t.lanes {
-		lanes = append(lanes, l)
-		if l.sock != nil {
-			sockets = append(sockets, l.sock)
-		}
-	}
-	for ln := range t.listeners {
-		for _, e := range ln.endpoints {
-			sockets = append(sockets, e.sock)
-		}
-	}
+	lanes, lns := slices.Collect(maps.Keys(t.lanes)), slices.Collect(maps.Keys(t.listeners))
 	t.mu.Unlock()
 	for _, l := range lanes {
 		countPackets(&c, l.conn)
+		if l.sock != nil {
+			l.sock.count(&c)
+		}
 	}
-	for _, s := range sockets {
-		s.count(&c)
+	for _, ln := range lns {
+		for _, e := range ln.endpoints {
+			e.sock.count(&c)
+		}
 	}
 	base := t.tally.Counters()
 	c.BytesIn, c.BytesOut = base.BytesIn, base.BytesOut
@@ -236,16 +232,7 @@ func (t *Transport) Counters() transport.Counters {
 // Sockets implements transport.Transport: the dialled lanes' sockets and the endpoints.
 func (t *Transport) Sockets() []transport.SocketInfo {
 	t.mu.Lock()
-	var lanes []*lane
-	for l := range t.lanes {
-		if l.sock != nil {
-			lanes = append(lanes, l)
-		}
-	}
-	var lns []*listener
-	for ln := range t.listeners {
-		lns = append(lns, ln)
-	}
+	lanes, lns := slices.Collect(maps.Keys(t.lanes)), slices.Collect(maps.Keys(t.listeners))
 	t.mu.Unlock()
 	var out []transport.SocketInfo
 	for _, ln := range lns {
@@ -254,7 +241,9 @@ func (t *Transport) Sockets() []transport.SocketInfo {
 		}
 	}
 	for _, l := range lanes {
-		out = append(out, l.sock.info(transport.RoleLane, l.info.Lane))
+		if l.sock != nil { // it was dialled
+			out = append(out, l.sock.info(transport.RoleLane, l.info.Lane))
+		}
 	}
 	return out
 }
@@ -263,14 +252,7 @@ func (t *Transport) Sockets() []transport.SocketInfo {
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
-	var lanes []*lane
-	for l := range t.lanes {
-		lanes = append(lanes, l)
-	}
-	var lns []*listener
-	for ln := range t.listeners {
-		lns = append(lns, ln)
-	}
+	lanes, lns := slices.Collect(maps.Keys(t.lanes)), slices.Collect(maps.Keys(t.listeners))
 	t.mu.Unlock()
 	t.cancel()
 	closeAll(lanes)

@@ -30,23 +30,18 @@ type listener struct {
 
 // Listen implements transport.Transport.
 func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.Listener, error) {
-	addrs, err := base.BindRange(bind, n)
-	if err != nil {
-		return nil, err
-	}
 	ln := &listener{t: t, ready: make(chan *conn), slots: make(chan struct{}, maxHandshakes)}
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error { return t.control(c) }}
 	lc.SetMultipathTCP(false)
-	for i, a := range addrs {
+	var err error
+	if ln.endpoints, err = base.BindAll(t.plane, bind, n, func(a string) (*net.TCPListener, error) {
 		l, err := lc.Listen(ctx, base.Network("tcp", a), a)
 		if err != nil {
-			ln.closeEndpoints()
-			if op, ok := errors.AsType[*net.OpError](err); ok {
-				err = op.Err
-			}
-			return nil, &transport.BindError{Plane: t.plane, Address: a, Index: i, Count: n, Err: err}
+			return nil, err
 		}
-		ln.endpoints = append(ln.endpoints, l.(*net.TCPListener))
+		return l.(*net.TCPListener), nil
+	}, shut); err != nil {
+		return nil, err
 	}
 	ln.ctx, ln.cancel = context.WithCancel(t.ctx)
 
@@ -66,22 +61,16 @@ func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.L
 
 // Accept implements transport.Listener.
 func (ln *listener) Accept(ctx context.Context) (transport.Conn, error) {
-	if ln.ctx.Err() != nil {
+	c, err := base.Take(ctx, ln.ctx, ln.ready)
+	if err != nil {
+		return nil, err
+	}
+	if !ln.t.add(c) {
+		c.Close()
 		return nil, transport.ErrClosed
 	}
-	select {
-	case c := <-ln.ready:
-		if !ln.t.add(c) {
-			c.Close()
-			return nil, transport.ErrClosed
-		}
-		ln.t.tally.Accepts.Add(1)
-		return c.handle(), nil
-	case <-ln.ctx.Done():
-		return nil, transport.ErrClosed
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	ln.t.tally.Accepts.Add(1)
+	return c.handle(), nil
 }
 
 // Endpoints implements transport.Listener.
@@ -106,9 +95,11 @@ func (ln *listener) Close() error {
 
 func (ln *listener) closeEndpoints() {
 	for _, l := range ln.endpoints {
-		l.Close() // fails only if it is closed already
+		shut(l)
 	}
 }
+
+func shut(l *net.TCPListener) { l.Close() } // fails only if it is closed already
 
 // accepter is what the accept loop needs of a *net.TCPListener.
 type accepter interface {

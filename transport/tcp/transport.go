@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -146,14 +148,7 @@ func (t *Transport) forget(c *conn) {
 // Granted is read now: with 0 asked the kernel changes it while the lane runs.
 func (t *Transport) Sockets() []transport.SocketInfo {
 	t.mu.Lock()
-	var conns []*conn
-	for c := range t.conns {
-		conns = append(conns, c)
-	}
-	var lns []*listener
-	for ln := range t.listeners {
-		lns = append(lns, ln)
-	}
+	conns, lns := slices.Collect(maps.Keys(t.conns)), slices.Collect(maps.Keys(t.listeners))
 	t.mu.Unlock()
 
 	var out []transport.SocketInfo
@@ -194,14 +189,7 @@ func (t *Transport) Counters() transport.Counters { return t.tally.Counters() }
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
-	var conns []*conn
-	for c := range t.conns {
-		conns = append(conns, c)
-	}
-	var lns []*listener
-	for ln := range t.listeners {
-		lns = append(lns, ln)
-	}
+	conns, lns := slices.Collect(maps.Keys(t.conns)), slices.Collect(maps.Keys(t.listeners))
 	t.mu.Unlock()
 	t.cancel()
 	var errs []error
