@@ -114,10 +114,14 @@ func (c *child) start(ctx context.Context, m message) (role, error) {
 
 func (c *child) do(ctx context.Context, r role, m message) error {
 	switch m.Op {
-	case opGo:
+	case opGo, opCount:
 		f, ok := r.(*frontendRole)
 		if !ok {
 			return fmt.Errorf("command %q is for frontends", m.Op)
+		}
+		if m.Op == opCount {
+			f.load.askEnough()
+			return nil
 		}
 		f.load.start(f.ctx)
 		return nil

@@ -38,6 +38,7 @@ type load struct {
 	windowAt  atomic.Int64
 	completed atomic.Uint64
 	inWindow  atomic.Uint64 // completed when the window began
+	asked     atomic.Bool   // the parent wants to be told of enough
 	enough    atomic.Bool   // was told
 	warm      atomic.Bool   // the parent was told that the warm-up is over
 	unstarted atomic.Int64  // slots whose first response has not ended
@@ -217,9 +218,16 @@ func (f *load) finish() *Consumer {
 	return c
 }
 
+// askEnough has the parent told of enough, at once when it is there. Before it is asked nothing is told: the parent, which waits for other processes to begin,
+// would not hear it.
+func (f *load) askEnough() {
+	f.asked.Store(true)
+	f.maybeEnough()
+}
+
 // maybeEnough tells the parent, once, that this frontend's share of --request-count has completed in the window.
 func (f *load) maybeEnough() {
-	if f.cfg.Requests > 0 && f.measuring.Load() && f.completed.Load()-f.inWindow.Load() >= uint64(f.cfg.Requests) && f.enough.CompareAndSwap(false, true) {
+	if f.cfg.Requests > 0 && f.asked.Load() && f.measuring.Load() && f.completed.Load()-f.inWindow.Load() >= uint64(f.cfg.Requests) && f.enough.CompareAndSwap(false, true) {
 		f.tell(message{Op: opEnough})
 	}
 }

@@ -13,7 +13,9 @@ const (
 	opStart = "start" // parent: the configuration. The child answers opReady
 	opReady = "ready"
 	opGo    = "go" // parent, to frontends: begin the load
-	// opSteady: every slot of a frontend has ended its first response. opEnough: its share of the requests has completed.
+	// opCount: parent, to frontends in the window: tell opEnough when your share of the requests has completed.
+	opCount = "count"
+	// opSteady: every slot of a frontend has ended its first response.
 	opSteady = "steady"
 	opEnough = "enough"
 	opBegin  = "begin" // parent: the window begins. Answered by opBegun

@@ -131,3 +131,20 @@ func TestPhases(t *testing.T) {
 		}
 	}
 }
+
+// TestEnoughIsToldWhenAsked: a frontend that is through with its share before the parent asks tells it then, and once.
+func TestEnoughIsToldWhenAsked(t *testing.T) {
+	var told []string
+	f := &load{cfg: childConfig{Requests: 1}, tell: func(m message) { told = append(told, m.Op) }}
+	f.measuring.Store(true)
+	f.completed.Add(1)
+	f.maybeEnough()
+	if len(told) != 0 {
+		t.Errorf("%v was told before it was asked for", told)
+	}
+	f.askEnough()
+	f.maybeEnough()
+	if len(told) != 1 || told[0] != opEnough {
+		t.Errorf("%v was told, expected %q once", told, opEnough)
+	}
+}

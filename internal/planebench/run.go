@@ -196,6 +196,9 @@ func (g *group) window(ctx context.Context, cfg Config, fronts []*proc) error {
 			limit += slack * time.Duration(float64(cfg.Requests)/offered*float64(time.Second))
 		}
 	}
+	if err := g.Tell(message{Op: opCount}, fronts); err != nil {
+		return err
+	}
 	_, err := g.Await(ctx, limit, opEnough, fronts)
 	var child *ChildError
 	if err == nil || errors.As(err, &child) || ctx.Err() != nil || cfg.Duration == 0 {
