@@ -26,11 +26,8 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	level := fs.String("log-level", "error", "debug, info, warn or error; goes to stderr")
 	cert := fs.String("tls-cert", "", "serve clients over TLS with this certificate `file`")
 	key := fs.String("tls-key", "", "the key `file` of --tls-cert")
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return nil, err
-	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	if (*cert == "") != (*key == "") {
 		return nil, errors.New("--tls-cert and --tls-key go together")
@@ -44,6 +41,9 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 		}
 		dir.path, dir.own = tmp, true
 	}
+	if err := hasRoom(dir.path, etcdRoom); err != nil {
+		return nil, err
+	}
 
 	atomicLevel, err := zap.ParseAtomicLevel(*level)
 	if err != nil {
@@ -53,7 +53,9 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	logConfig.Level = atomicLevel
 	logConfig.DisableStacktrace = true
 	logConfig.OutputPaths = []string{"stderr"}
-	logger, err := logConfig.Build()
+	// What etcd cannot go on from, a disk that fills up say, it logs and panics with: an error is enough, and nothing is left behind.
+	gaveUp := exitHook{dir}
+	logger, err := logConfig.Build(zap.WithPanicHook(gaveUp), zap.WithFatalHook(gaveUp))
 	if err != nil {
 		return nil, err
 	}
@@ -103,4 +105,20 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	}
 	addr := url.URL{Scheme: scheme, Host: e.Clients[0].Addr().String()}
 	return &running{ready: ready{Endpoints: []string{addr.String()}}, failed: e.Err(), stop: stop}, nil
+}
+
+// exitHook ends the process in the place of a panic of etcd's log.
+type exitHook struct{ dir *dataDir }
+
+// OnWrite is called after the entry was logged.
+func (h exitHook) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
+	what := ce.Message
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			what += ": " + err.Error()
+		}
+	}
+	fmt.Fprintf(os.Stderr, "devservers: etcd gave up: %s\n", what)
+	h.dir.remove()
+	os.Exit(exitFailed)
 }

@@ -17,7 +17,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -53,8 +52,14 @@ func main() {
 
 func run(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: devservers etcd|nats [flags]   (-h after the name lists its flags)")
+		fmt.Fprintln(os.Stderr, "devservers: say which server: etcd or nats (devservers --help)")
 		return exitFailed
+	}
+	switch args[0] {
+	case "-h", "-help", "--help", "help":
+		return said(printHelp(os.Stdout))
+	case "-version", "--version":
+		return said(printVersion(os.Stdout))
 	}
 	// Signals first: one that comes while the server starts must not leave its files behind.
 	signals := make(chan os.Signal, 1)
@@ -73,10 +78,10 @@ func run(args []string) int {
 	case "nats":
 		srv, err = startNATS(args[1:])
 	default:
-		err = fmt.Errorf("unknown server %q, expected etcd or nats", args[0])
+		err = fmt.Errorf("unknown server %q, expected etcd or nats (devservers --help)", args[0])
 	}
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
+	if help, ok := errors.AsType[*helpError](err); ok {
+		return said(help.print(os.Stdout))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "devservers: %v\n", err)

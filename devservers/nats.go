@@ -23,11 +23,8 @@ func startNATS(args []string) (*running, error) {
 	nkey := fs.String("nkey", "", "the public `key` of the one user that may connect")
 	cert := fs.String("tls-cert", "", "serve clients over TLS with this certificate `file`")
 	key := fs.String("tls-key", "", "the key `file` of --tls-cert")
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return nil, err
-	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	host, portText, err := net.SplitHostPort(*listen)
 	if err != nil {
