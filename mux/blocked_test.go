@@ -206,7 +206,7 @@ func newBlockedAt(t *testing.T, onDemand, try bool) *blockedAt {
 	}
 	cfg := pairConfig{recv: Config{Window: 4 << 10}}
 	p := connectPair(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", [2]transport.NodeID{frontID, workerID})
-	w := &blockedAt{p: p, addrs: p.recv.peer(p.id).desc.Planes[0].Endpoints}
+	w := &blockedAt{p: p, addrs: p.recv.peer(p.id).description().Planes[0].Endpoints}
 	w.read, w.full = p.open(t)
 	w.bare, w.feed = p.open(t)
 	for {

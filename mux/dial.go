@@ -15,14 +15,27 @@ const (
 	// hedgeAfter is how long an endpoint may take to answer before the next one of the same node is tried beside it: a
 	// port that is blocked says nothing.
 	hedgeAfter = time.Second
-	// maxDials bounds the dials of a Receiver in their first gateFor: of those that begin a link, and of those for a link
-	// that is there. A frontend that starts beside a thousand workers makes their handshakes in turns, so that none takes
-	// so long that it looks dead; hosts that do not answer hold up nobody for longer, and no open stream at all.
+	// maxDials is how many places each gate has, and gateFor how long a dial keeps one at most. A frontend that starts beside
+	// a thousand workers makes their handshakes in turns, so that none takes so long that it looks dead.
 	maxDials = 32
 	gateFor  = 500 * time.Millisecond
 )
 
-// gate is the places of dials that begin.
+// gates are the places of a Receiver's dials in their first gateFor, by what a dial is for. A host that does not answer keeps
+// its place for all of gateFor, so 64 of them a second pass a gate. It does so once in the gate of the nodes that are new;
+// then its dials wait among those of other such hosts. They hold up no node that has just come, has another address, or was
+// there until now, and no open stream at all.
+type gates struct {
+	begin gate // of a link to a node of which nothing bad is known
+	slow  gate // of a link to a node whose last dial came to nothing within gateFor
+	again gate // of a lane for a link that is there
+}
+
+func newGates() gates {
+	return gates{make(gate, maxDials), make(gate, maxDials), make(gate, maxDials)}
+}
+
+// gate is a number of places.
 type gate chan struct{}
 
 // enter waits for a place. The caller calls pass when its dial is over.
@@ -38,6 +51,24 @@ func (g gate) enter(ctx context.Context) (pass func(), err error) {
 			<-g
 		}
 	}, nil
+}
+
+// enter waits for the link's turn to dial.
+func (k *inLink) enter(begins bool) (pass func(), err error) {
+	if !begins {
+		return k.recv.gates.again.enter(k.ctx)
+	}
+	ctx, leave := context.WithCancel(k.ctx)
+	defer leave()
+	if !k.peer.queue(leave) {
+		return nil, errRenewed
+	}
+	defer k.peer.queue(nil)
+	pass, err = k.gate.enter(ctx)
+	if err != nil && k.ctx.Err() == nil {
+		err = errRenewed
+	}
+	return pass, err
 }
 
 // errRefusedEverywhere says that every endpoint of the peer refused a connection.
@@ -75,14 +106,16 @@ func (k *inLink) dial(r route, index, attempt int, may patience) (*lane, error) 
 	return l, nil
 }
 
+// dialTimed is dial without the bound of open files.
 func (k *inLink) dialTimed(r route, index, attempt int, may patience) (*lane, error) {
-	g := k.recv.begin
-	if k.peer.link.Load() == k {
-		g = k.recv.again
-	}
-	pass, err := g.enter(k.ctx)
+	begins := k.peer.link.Load() != k // then nobody else dials for it
+	pass, err := k.enter(begins)
 	if err != nil {
 		return nil, err
+	}
+	if begins {
+		begun := time.Now()
+		defer func() { k.silent = time.Since(begun) >= gateFor }()
 	}
 	defer pass()
 	ctx, cancel := context.WithTimeout(k.ctx, may.all)

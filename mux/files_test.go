@@ -38,7 +38,7 @@ func TestFileLimitNeed(t *testing.T) {
 		r.cfg.Lanes = c.lanes
 		for i := range c.nodes {
 			id := transport.NodeID{1, byte(i), byte(i >> 8)}
-			r.peers[id] = &peer{recv: r, id: id, desc: Peer{ID: id, Planes: []PeerPlane{{Plane: transport.PlaneTCP, Endpoints: []string{"h:1"}}}}}
+			r.peers[id] = &peer{recv: r, id: id, known: addresses{usable: []Peer{{ID: id, Planes: []PeerPlane{{Plane: transport.PlaneTCP, Endpoints: []string{"h:1"}}}}}}}
 		}
 		var e *FileLimitError
 		if !errors.As(r.fileLimit(nil), &e) || e.Nodes != c.nodes || e.Lanes != c.nodes*c.lanes {

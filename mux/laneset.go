@@ -300,7 +300,7 @@ func (s *laneSet) run(index int, l *lane) {
 			default:
 			}
 		}
-		if !s.wait(backoff(attempt)) {
+		if !s.wait(backoff(attempt, backoffMax)) {
 			return
 		}
 	}

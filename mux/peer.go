@@ -16,6 +16,9 @@ import (
 const (
 	backoffFirst = 50 * time.Millisecond
 	backoffMax   = 2 * time.Second
+	// backoffDenied is the longest pause after a node said that it is somebody else, or does not take this one: nothing but a
+	// record or a certificate changes that, and each try costs both a handshake.
+	backoffDenied = time.Minute
 	// dialTimeout bounds one dial with its handshake; fallbackAfter bounds it where the peer has another plane, and fallbackMute
 	// where besides the plane has just been silent for as long as it takes to find its last lane dead.
 	dialTimeout   = 5 * time.Second
@@ -35,36 +38,29 @@ type peer struct {
 	ended  chan struct{} // closed when run has returned
 	wanted chan struct{} // capacity 1: look again now
 
-	mu      sync.Mutex
-	desc    Peer
-	err     error         // of the last attempt
-	changed chan struct{} // closed and replaced when the state changes
-	waiters int           // callers of await that have no lane yet
+	slow atomic.Bool // the last dial for a link had no answer for as long as it had its turn
+
+	mu       sync.Mutex
+	known    addresses
+	renewed  bool               // known has changed since the last attempt began
+	dialled  Peer               // by the last attempt
+	dialling context.CancelFunc // ends that attempt, nil when none is under way
+	leave    context.CancelFunc // ends its wait for its turn, nil when it does not wait
+	err      error              // of the last attempt
+	changed  chan struct{}      // closed and replaced when the state changes
+	waiters  int                // callers of await that have no lane yet
 }
 
 func newPeer(r *Receiver, desc Peer) *peer {
-	p := &peer{recv: r, id: desc.ID, desc: desc, ended: make(chan struct{}), wanted: make(chan struct{}, 1), changed: make(chan struct{})}
+	p := &peer{recv: r, id: desc.ID, known: r.addressesOf(desc), ended: make(chan struct{}), wanted: make(chan struct{}, 1), changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(r.ctx)
 	return p
 }
 
 func (p *peer) name() string { return p.description().Name }
 
-func (p *peer) description() Peer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.desc
-}
-
 // routes are the planes that both sides have, in this node's order, as the peer is known now.
 func (p *peer) routes() []route { return p.recv.shared(p.description()) }
-
-func (p *peer) update(desc Peer) {
-	p.mu.Lock()
-	p.desc = desc
-	p.mu.Unlock()
-	signal(p.wanted)
-}
 
 // note tells those who wait that something has changed. It says whether the peer could be reached until now, so that an
 // episode is logged once.
@@ -119,7 +115,7 @@ func (p *peer) await(ctx context.Context) error {
 
 func (p *peer) state() PeerState {
 	p.mu.Lock()
-	st := PeerState{ID: p.id, Name: p.desc.Name, Err: p.err}
+	st := PeerState{ID: p.id, Name: p.known.usable[p.known.at].Name, Err: p.err}
 	p.mu.Unlock()
 	if k := p.link.Load(); k != nil {
 		k.mu.Lock()
@@ -146,21 +142,32 @@ func (p *peer) stop() {
 // run keeps a link up until the peer is removed.
 func (p *peer) run() {
 	defer close(p.ended)
+	denied := 0 // attempts without a break that were
 	for attempt := 0; p.ctx.Err() == nil && !p.recv.isClosing(); attempt++ {
 		if p.recv.cfg.OnDemand && !p.demanded() {
 			return
 		}
-		k, first, err := p.establish()
-		if err != nil {
-			if p.note(err) && !p.recv.files.short(p.recv, err) {
-				p.recv.log.Warn("a worker cannot be reached; it is dialled on", "peer", p.id, "name", p.name(), "error", oneLine(err))
+		k, first, failure := p.establish(attempt)
+		if failure != nil {
+			n, renewed := p.failed(failure.silent)
+			if renewed {
+				attempt, denied = -1, 0
+				continue // nothing is known of the new addresses yet
 			}
-			p.pause(attempt)
+			if p.note(failure.err) && !p.recv.files.short(p.recv, failure.err) {
+				p.recv.log.Warn("a worker cannot be reached; it is dialled on", "peer", p.id, "name", p.name(), "error", oneLine(failure.err))
+			}
+			denied++
+			if !failure.denied {
+				denied = 0
+			}
+			p.pause(max(backoff(attempt, backoffMax), backoff(denied/n, backoffDenied)))
 			continue
 		}
 		p.keep(k, first)
 		p.link.CompareAndSwap(k, nil)
-		attempt = -1
+		attempt, denied = -1, 0
+		p.slow.Store(false)
 		why := k.lostReason()
 		p.recv.log.Info("link lost", "peer", p.id, "link", k.id, "reason", why)
 		if why == idleReason {
@@ -168,7 +175,7 @@ func (p *peer) run() {
 			continue
 		}
 		p.note(fmt.Errorf("the link was lost: %s", why))
-		p.pause(0)
+		p.pause(backoff(0, backoffMax))
 	}
 }
 
@@ -189,9 +196,9 @@ func (p *peer) demanded() bool {
 	}
 }
 
-// pause waits before the next attempt: longer each time, with jitter, or until somebody asks.
-func (p *peer) pause(attempt int) {
-	t := time.NewTimer(backoff(attempt))
+// pause waits before the next attempt, or until somebody asks.
+func (p *peer) pause(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -200,25 +207,47 @@ func (p *peer) pause(attempt int) {
 	}
 }
 
-func backoff(attempt int) time.Duration {
-	d := min(backoffFirst<<min(attempt, 10), backoffMax)
+// backoff is how long to wait after some attempts: longer each time, with jitter.
+func backoff(attempt int, most time.Duration) time.Duration {
+	d := min(backoffFirst<<min(attempt, 12), most)
 	return d/2 + rand.N(d/2+1)
 }
 
-// establish begins a new link: its first lane, alone, on the first plane that both list and that connects.
-func (p *peer) establish() (*inLink, *lane, error) {
-	desc := p.description()
+// failure is why an attempt to begin a link came to nothing.
+type failure struct {
+	err    error
+	silent bool // some plane did not answer in time
+	denied bool // every plane was answered by somebody who is not the node, or does not take this one
+}
+
+// establish begins a new link: its first lane, alone, on the first plane that both list and that connects. A later attempt begins at
+// another endpoint.
+func (p *peer) establish(attempt int) (*inLink, *lane, *failure) {
+	ctx, abandon := context.WithCancel(p.ctx)
+	defer abandon()
+	desc := p.begin(abandon)
 	routes := p.recv.shared(desc)
 	if len(routes) == 0 {
-		return nil, nil, p.recv.unusable(desc)
+		return nil, nil, &failure{err: p.recv.unusable(desc)}
 	}
+	turn := p.recv.gates.begin
+	if p.slow.Load() {
+		turn = p.recv.gates.slow
+	}
+	f := &failure{denied: true}
 	var errs []error
 	for i, r := range routes {
-		k := &inLink{node: &p.recv.node, recv: p.recv, peer: p, id: p.recv.linkNumber.Add(1), plane: r.transport.Plane(),
+		k := &inLink{node: &p.recv.node, recv: p.recv, peer: p, id: p.recv.linkNumber.Add(1), plane: r.transport.Plane(), gate: turn,
 			ownSecret: newSecret(), idle: make(chan struct{}, 1), usedAt: p.recv.now()}
 		k.ctx, k.cancel = context.WithCancel(p.ctx)
+		stop := context.AfterFunc(ctx, k.cancel)
 		k.pages.Store(&[]*slotArray{})
-		l, err := k.dial(r, 0, 0, patience{timeoutOf(i, len(routes)), hedgeAfter})
+		l, err := k.dial(r, 0, attempt, patience{timeoutOf(i, len(routes)), hedgeAfter})
+		stop()
+		if err == nil && !p.connected() {
+			k.discard(l)
+			err = errRenewed
+		}
 		if err == nil {
 			if i > 0 {
 				k.fellBackFrom(routes[0].transport.Plane(), k.plane, errs[0])
@@ -232,11 +261,14 @@ func (p *peer) establish() (*inLink, *lane, error) {
 		}
 		k.cancel()
 		errs = append(errs, err)
-		if p.ctx.Err() != nil {
+		f.silent = f.silent || k.silent
+		f.denied = f.denied && transport.Denied(err)
+		if ctx.Err() != nil || errors.Is(err, errRenewed) {
 			break
 		}
 	}
-	return nil, nil, errors.Join(errs...)
+	f.err = errors.Join(errs...)
+	return nil, nil, f
 }
 
 // timeoutOf is how long plane i of n may take to connect.

@@ -24,8 +24,7 @@ type Receiver struct {
 	committed  atomic.Int64 // windows given
 	serial     atomic.Uint64
 	linkNumber atomic.Uint64
-	begin      gate // of dials that begin a link
-	again      gate // of dials for a link that is there
+	gates      gates
 	files      files
 	network    string // transport.LocalNetwork
 
@@ -45,6 +44,9 @@ type Peer struct {
 	// Network is what the node says that its transport.LocalNetwork is, "" when it does not: its loopback addresses are
 	// dialled only if it is this process's too.
 	Network string
+	// Alternatives are what else is said of where the node is, when what names it disagrees; only Planes and Network of each
+	// count. A link that is up keeps to what it was made over; a dial that fails has the next one tried.
+	Alternatives []Peer
 }
 
 // PeerPlane is one plane of a peer and its endpoints.
@@ -82,7 +84,7 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 		return nil, err
 	}
 	r := &Receiver{transports: transports, peers: make(map[transport.NodeID]*peer), refused: make(map[transport.NodeID]Peer),
-		unclaimed: make(map[[16]byte]*OpenStream), begin: make(gate, maxDials), again: make(gate, maxDials), network: transport.LocalNetwork()}
+		unclaimed: make(map[[16]byte]*OpenStream), gates: newGates(), network: transport.LocalNetwork()}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.node.init(cfg)
 	r.stats.init()
@@ -92,12 +94,14 @@ func NewReceiver(cfg Config, transports ...transport.Transport) (*Receiver, erro
 
 // AddPeer adds a node, or replaces what is known of its planes, and dials it in the background. It fails with a
 // *NoPlaneError when no plane of the node is one of this Receiver's, and with a *NoAddressError when nobody can be reached
-// at any address of those. Such a node stands among Peers with the error until it is added again or removed.
+// at any address of those. Such a node stands among Peers with the error until it is added again or removed, unless one of
+// its Alternatives is better.
 func (r *Receiver) AddPeer(p Peer) error {
 	if p.ID.IsZero() {
 		return errors.New("mux: a peer needs an ID")
 	}
-	usable := len(r.shared(p)) > 0
+	first := len(r.shared(p)) > 0
+	usable := first || slices.ContainsFunc(p.Alternatives, func(o Peer) bool { return len(r.shared(o)) > 0 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closing {
@@ -118,6 +122,9 @@ func (r *Receiver) AddPeer(p Peer) error {
 		n := newPeer(r, p)
 		r.peers[p.ID] = n
 		r.wg.Go(n.run)
+	}
+	if !first {
+		return r.unusable(p)
 	}
 	return nil
 }
@@ -408,7 +415,9 @@ func (r *Receiver) Stats() Stats {
 		refuse(p)
 	}
 	for _, p := range r.snapshotPeers() {
-		refuse(p.description())
+		for _, d := range p.described() {
+			refuse(d)
+		}
 		k := p.link.Load()
 		if k == nil {
 			continue
