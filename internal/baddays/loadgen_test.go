@@ -56,7 +56,7 @@ func TestFrontendKilled(t *testing.T) {
 		k := w.startWorker(t, fmt.Sprintf("k%d", i), 2, "--inter-token-latency=20ms").ready(t)
 		t.Cleanup(k.kill) // it would wait for the frontend that was killed
 	}
-	for _, client := range []string{"epoll", "goroutines"} {
+	for _, client := range []string{"io_uring", "epoll", "goroutines"} {
 		t.Run(client, func(t *testing.T) {
 			f := w.startFrontend(t).serving(t)
 			f.sees(t, 4)

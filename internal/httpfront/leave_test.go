@@ -136,8 +136,8 @@ func TestStalledClient(t *testing.T) {
 	b.goneOnce()
 }
 
-// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for several write timeouts. LANEWAY_SLOW_CLIENT=60s has
-// it take as long.
+// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for at least two write timeouts. LANEWAY_SLOW_CLIENT=60s has
+// it take as long. A kernel tells the server of what the client has read in pieces of some hundred KiB, so the slower the client the longer the timeout.
 func TestSlowClientIsNotCut(t *testing.T) {
 	const size = 16 << 20
 	slow := 2500 * time.Millisecond
@@ -148,7 +148,7 @@ func TestSlowClientIsNotCut(t *testing.T) {
 		}
 	}
 	p := newPlay(step{recs: []string{strings.Repeat("x", size)}}, step{err: io.EOF})
-	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = time.Second, 2*size })
+	b := serve(t, playing(p), func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = max(time.Second, slow/6), 2*size })
 	b.client.Timeout += slow
 	resp, _ := b.start(chatBody)
 	buf := make([]byte, 64<<10)

@@ -213,7 +213,7 @@ type Client struct {
 	Limited bool `json:"limited"`
 	// ScheduleDelayP99 is how late the load generator's own loops were, in milliseconds.
 	ScheduleDelayP99 *float64 `json:"schedule_delay_p99_ms,omitempty"`
-	// Kind names the client that made the load: "epoll" or "goroutines".
+	// Kind names the client that made the load: "io_uring", "epoll" or "goroutines".
 	Kind string `json:"kind,omitempty"`
 	// Tick is how long the client lets events gather when they come fast, in milliseconds.
 	Tick *float64 `json:"tick_ms,omitempty"`
