@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -30,22 +31,16 @@ type frontendServer struct {
 	open    bool          // send requests with open terms
 }
 
-// discover asks each worker for its descriptor and waits until a lane to it is up.
+// askAgain is the pause before a worker that does not answer is asked again.
+const askAgain = 200 * time.Millisecond
+
+// discover asks each worker for its descriptor and waits until a lane to it is up. Workers may still be starting: one that does not answer
+// is asked again until ctx ends.
 func (s *frontendServer) discover(ctx context.Context, urls []string) error {
 	for _, url := range urls {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/plane", nil)
+		d, err := s.describeUntil(ctx, url)
 		if err != nil {
-			return err
-		}
-		resp, err := s.client.Do(req)
-		if err != nil {
-			return err
-		}
-		var d responseplane.Descriptor
-		err = json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&d)
-		resp.Body.Close()
-		if err != nil {
-			return fmt.Errorf("%s/plane is no descriptor: %w", url, err)
+			return fmt.Errorf("worker %s: %w", url, err)
 		}
 		if err := s.plane.AddPeer(d); err != nil {
 			return fmt.Errorf("worker %s: %w", url, err)
@@ -60,6 +55,50 @@ func (s *frontendServer) discover(ctx context.Context, urls []string) error {
 		s.targets = append(s.targets, target{url: url, node: node})
 	}
 	return nil
+}
+
+// describeUntil returns the last failure when ctx ends: it says more than the end of ctx.
+func (s *frontendServer) describeUntil(ctx context.Context, url string) (responseplane.Descriptor, error) {
+	pause := time.NewTicker(askAgain)
+	defer pause.Stop()
+	var last error
+	for {
+		d, err := s.describe(ctx, url)
+		if err == nil {
+			return d, nil
+		}
+		if ctx.Err() == nil || last == nil {
+			if last == nil {
+				slog.Warn("a worker does not answer yet, asking again", "worker", url, "error", err)
+			}
+			last = err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return d, last
+		}
+	}
+}
+
+// describe asks a worker once.
+func (s *frontendServer) describe(ctx context.Context, url string) (d responseplane.Descriptor, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/plane", nil)
+	if err != nil {
+		return d, err
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return d, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return d, fmt.Errorf("/plane answered %s", resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&d); err != nil {
+		return d, fmt.Errorf("/plane is no descriptor: %w", err)
+	}
+	return d, nil
 }
 
 func (s *frontendServer) handler() http.Handler {

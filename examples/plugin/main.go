@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/laneway-ai/laneway/responseplane"
@@ -20,9 +21,9 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) { // help has been printed
 		fmt.Fprintln(os.Stderr, "plugin:", err)
 		os.Exit(1)
 	}
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "worker":
 		pace := f.Duration("pace", 50*time.Millisecond, "time between two passes of the engine")
-		if err := f.Parse(args[1:]); err != nil {
+		if err := parse(f, args[1:]); err != nil {
 			return err
 		}
 		return runWorker(ctx, *addr, *pace)
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 		var workers list
 		f.Var(&workers, "worker", "URL of a worker; may be repeated")
 		open := f.Bool("open", false, "send requests with open terms")
-		if err := f.Parse(args[1:]); err != nil {
+		if err := parse(f, args[1:]); err != nil {
 			return err
 		}
 		if len(workers) == 0 {
@@ -61,6 +62,20 @@ func run(ctx context.Context, args []string) error {
 	}
 	return fmt.Errorf("%q is no side: use worker or frontend", args[0])
 }
+
+// parse refuses what package flag would leave unread: it stops at the first word that is no flag.
+func parse(f *flag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		return fmt.Errorf("%q is not understood: only flags are taken", f.Arg(0))
+	}
+	return nil
+}
+
+// startLimit is how long the frontend waits for its workers when it starts.
+const startLimit = 30 * time.Second
 
 // planes are the transports of this process, in order of preference: QUIC, and TLS where UDP does not get through.
 func planes(id *transport.Identity) ([]transport.Transport, error) {
@@ -121,7 +136,7 @@ func runFrontend(ctx context.Context, addr string, workers []string, open bool) 
 	defer plane.Close()
 	s := &frontendServer{plane: plane, client: &http.Client{Timeout: 30 * time.Second}, open: open}
 	defer s.client.CloseIdleConnections()
-	starting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	starting, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := s.discover(starting, workers); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,6 +157,45 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited 30 s for %s", what)
+		}
+	}
+}
+
+// TestWorkerStartsLate: a frontend that is started first waits for its worker, and says who did not come.
+func TestWorkerStartsLate(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	worker, _ := startWorker(t, time.Millisecond)
+	asked := make(chan struct{}, 100)
+	var ready atomic.Bool
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ready.Load() {
+			asked <- struct{}{}
+			panic(http.ErrAbortHandler) // the connection breaks, as when nobody listens
+		}
+		http.Redirect(w, r, worker+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer late.Close()
+	go func() { <-asked; ready.Store(true) }() // ends with the first question
+	url, _ := startFrontend(t, false, late.URL)
+	if body, err := io.ReadAll(generate(t, url, "one").Body); err != nil || !strings.Contains(string(body), "event: done") {
+		t.Errorf("%q, %v", body, err)
+	}
+
+	s := &frontendServer{client: &http.Client{}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.discover(ctx, []string{"http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "say which side", "router": `"router" is no side`, "worker extra -x": `"extra" is not understood`, "frontend": "--worker is missing",
+		"frontend --worker http://127.0.0.1:1 extra": `"extra" is not understood`,
+	} {
+		if err := run(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
 }
