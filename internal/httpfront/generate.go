@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,6 +124,10 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // read takes the body within its limits of size and time, and parses it.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (openai.Request, *openai.Error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return openai.Request{}, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest, Code: "unsupported_content_encoding",
+			Message: fmt.Sprintf("the body has Content-Encoding %q: send it as plain JSON, without a Content-Encoding", clip(coding))}
+	}
 	limit := int64(s.cfg.MaxBodyBytes)
 	tooLarge := &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "body_too_large",
 		Message: fmt.Sprintf("the body is larger than %d bytes, the most that is taken", limit)}

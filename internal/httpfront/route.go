@@ -67,7 +67,7 @@ func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow strin
 }
 
 func (s *Server) serveModels(w http.ResponseWriter, id string) {
-	list := s.knownModels(true)
+	list := s.knownModels(missFresh)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	switch {

@@ -22,6 +22,7 @@ import (
 // Limits that are not worth a setting.
 const (
 	modelsFresh = 250 * time.Millisecond // how long the list of models may be remembered
+	missFresh   = 10 * time.Millisecond  // the same where a new one matters, /v1/models and a model that is not in it: neither may ask for each request
 	cutGrace    = 2 * time.Second        // how long responses that were cut have to say so to their clients
 	// A connection of HTTP/2 that is silent for http2Silence is asked whether it is alive: its streams may wait for tokens for minutes.
 	http2Silence = 30 * time.Second
@@ -215,11 +216,11 @@ func (s *Server) release() {
 	}
 }
 
-// knownModels is the backend's list, at most modelsFresh old; asking for 512 workers' models costs more than a request should.
-func (s *Server) knownModels(fresh bool) []string {
+// knownModels is the backend's list, at most so old; asking for 512 workers' models costs more than a request should.
+func (s *Server) knownModels(fresh time.Duration) []string {
 	s.modelsMu.Lock()
 	defer s.modelsMu.Unlock()
-	if now := time.Now(); fresh || now.Sub(s.modelsAt) > modelsFresh {
+	if now := time.Now(); now.Sub(s.modelsAt) > fresh {
 		s.models, s.modelsAt = s.cfg.Backend.Models(), now
 	}
 	return s.models
@@ -227,10 +228,10 @@ func (s *Server) knownModels(fresh bool) []string {
 
 func (s *Server) checkModel(model string) (*openai.Error, string) {
 	has := func(list []string) bool { _, ok := slices.BinarySearch(list, model); return ok }
-	if has(s.knownModels(false)) {
+	if has(s.knownModels(modelsFresh)) {
 		return nil, ""
 	}
-	list := s.knownModels(true)
+	list := s.knownModels(missFresh)
 	switch {
 	case has(list):
 		return nil, ""
