@@ -11,7 +11,6 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/mux"
-	"github.com/laneway-ai/laneway/transport"
 )
 
 // Frontend consumes responses of many workers. Methods may be called concurrently.
@@ -31,14 +30,6 @@ type Frontend struct {
 	vanished map[*workerEntry]struct{}
 }
 
-// nodeEntry is one worker process and the workers on it that a registry names.
-type nodeEntry struct {
-	name    string
-	workers int
-	manual  bool      // added by AddPeer
-	unused  time.Time // since when no worker names it
-}
-
 // NewFrontend makes a Frontend. It dials nobody before it knows somebody.
 func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 	if err := cfg.Validate(); err != nil {
@@ -56,48 +47,12 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 // AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
 // not hold, shares no plane with this Frontend, or has no address that this host can dial. Adding it again replaces its addresses.
 func (f *Frontend) AddPeer(d Descriptor) error {
-	_, err := f.addNode(d, func(n *nodeEntry) { n.manual = true })
-	return err
-}
-
-// addNode makes a process known to the mux and has note called on its entry, with the lock held. A RemovePeer at the same
-// time comes before or after it, never between. A process that shares no plane, or has no address that can be dialled, is
-// entered, too; that is the error then.
-func (f *Frontend) addNode(d Descriptor, note func(*nodeEntry)) (NodeID, error) {
-	if err := d.Validate(); err != nil {
-		return NodeID{}, err
-	}
-	id, err := transport.ParseNodeID(d.ID)
-	if err != nil {
-		return NodeID{}, err
-	}
-	p := mux.Peer{ID: id, Name: d.Name, Network: d.Network}
-	for _, plane := range d.Planes {
-		p.Planes = append(p.Planes, mux.PeerPlane{Plane: plane.Name, Endpoints: plane.Endpoints})
-	}
-	for {
-		f.mu.Lock()
-		n := f.nodes[id]
-		if n == nil {
-			n = &nodeEntry{}
-			f.nodes[id] = n
+	return f.addNode(d, "", func(n *nodeEntry, a *nodeAddress) {
+		for _, former := range n.addresses {
+			former.manual = false
 		}
-		n.name = d.Name
-		f.mu.Unlock()
-		err := f.recv.AddPeer(p)
-		var noPlane *mux.NoPlaneError
-		var noAddress *mux.NoAddressError
-		if err != nil && !errors.As(err, &noPlane) && !errors.As(err, &noAddress) {
-			return id, err
-		}
-		f.mu.Lock()
-		if f.nodes[id] == n {
-			note(n)
-			f.mu.Unlock()
-			return id, err
-		}
-		f.mu.Unlock() // removed meanwhile: that came before
-	}
+		n.manual, a.manual = true, true
+	})
 }
 
 // RemovePeer forgets a worker process: its open responses end as lost. It waits for the lanes' goroutines.
@@ -157,31 +112,6 @@ func (f *Frontend) apply(e discovery.Event) {
 		f.dropWorker(e.Worker.ID)
 	case discovery.Invalid:
 		f.cfg.Logger.Error("a record in the registry does not hold; the last good one stays", "worker", e.Worker.ID, "error", e.Err)
-	}
-}
-
-const (
-	reapEvery = time.Second
-	// reapAfter is how long a process that no worker names is still dialled: a registry may only have lost it for a moment.
-	reapAfter = time.Minute
-)
-
-// reap forgets processes that no worker has named for a while and that carry no response.
-func (f *Frontend) reap(now time.Time) {
-	var gone []NodeID
-	f.mu.Lock()
-	for id, n := range f.nodes {
-		if n.workers > 0 || n.manual || now.Sub(n.unused) < reapAfter {
-			continue
-		}
-		if st, ok := f.recv.State(id); !ok || st.Streams == 0 {
-			gone = append(gone, id)
-			delete(f.nodes, id)
-		}
-	}
-	f.mu.Unlock()
-	for _, id := range gone {
-		f.recv.RemovePeer(id)
 	}
 }
 

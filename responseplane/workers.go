@@ -16,7 +16,10 @@ type workerEntry struct {
 	// vanished is until when the worker may still be used although its record has gone, in unix nanoseconds; 0 = its record is there.
 	vanished atomic.Int64
 	gone     atomic.Bool // not in the tables any more
-	holds    *nodeEntry  // the entry that counts it, nil = none; guarded by the Frontend's lock
+	// holds is the entry that counts it, nil = none, and says what its record says of the process's addresses. The Frontend's
+	// lock guards them.
+	holds *nodeEntry
+	says  *nodeAddress
 }
 
 // workerCounts outlive a record: a worker that is put again in the same process is the same worker.
@@ -54,14 +57,16 @@ func (p *pool) remove(w *workerEntry) {
 
 // putWorker takes a record that is new or has changed.
 func (f *Frontend) putWorker(rec discovery.Worker) error {
-	_, err := f.addNode(rec.Node, func(n *nodeEntry) { f.putLocked(rec, n) })
+	err := f.addNode(rec.Node, rec.ID, func(n *nodeEntry, a *nodeAddress) { f.putLocked(rec, n, a) })
 	return err // a worker that shares no plane is known, is not routed to, and its error is said
 }
 
 // putLocked enters a worker of a process. The lock is held.
-func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry) {
+func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry, a *nodeAddress) {
 	node, _ := transport.ParseNodeID(rec.Node.ID) // addNode has checked it
-	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: n}
+	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: n, says: a}
+	n.workers++ // before an older record lets go
+	a.workers++
 	if old := f.workers[rec.ID]; old != nil {
 		if old.node == node {
 			w.workerCounts = old.workerCounts
@@ -77,7 +82,6 @@ func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry) {
 		}
 		p.add(w)
 	}
-	n.workers++
 }
 
 // dropWorker takes note that a worker's record has gone. From then on the worker is the last choice, and none at all once its
@@ -100,20 +104,6 @@ func (f *Frontend) dropWorker(id string) {
 	if last {
 		f.recv.Suspect(w.node)
 	}
-}
-
-// releaseLocked says that a worker's record no longer names its process, and whether none does. The lock is held.
-func (f *Frontend) releaseLocked(w *workerEntry) (last bool) {
-	n := w.holds
-	if n == nil {
-		return false
-	}
-	w.holds = nil
-	if n.workers--; n.workers > 0 {
-		return false
-	}
-	n.unused = time.Now()
-	return true
 }
 
 // removeLocked takes a worker out of the tables. The lock is held.
