@@ -24,8 +24,8 @@ type Sender struct {
 	mu        sync.Mutex
 	links     map[linkKey]*outLink
 	listeners []transport.Listener
-	shaking   map[transport.Conn]struct{} // lanes in their handshake, so that Close can end them
-	claiming  map[[16]byte]chan grant     // CLAIMs under way
+	shaking   map[*shaking]struct{}   // lanes in their handshake, so that Close can end them
+	claiming  map[[16]byte]chan grant // CLAIMs under way
 	draining  bool
 	closing   bool
 	flushable atomic.Pointer[[]*lane] // all lanes that are up, copied on change
@@ -36,7 +36,7 @@ type linkKey struct {
 	id   uint64
 }
 
-// maxHandshakes bounds handshakes in progress; a dial storm waits in the listener.
+// maxHandshakes bounds handshakes in progress; a dial storm waits in the listener, and those that say nothing make room (place).
 const maxHandshakes = 256
 
 // helloTimeout is how long a new lane may take to its HELLO.
@@ -48,7 +48,7 @@ func NewSender(cfg Config) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{links: make(map[linkKey]*outLink), shaking: make(map[transport.Conn]struct{}), claiming: make(map[[16]byte]chan grant), handshakes: make(chan struct{}, maxHandshakes)}
+	s := &Sender{links: make(map[linkKey]*outLink), shaking: make(map[*shaking]struct{}), claiming: make(map[[16]byte]chan grant), handshakes: make(chan struct{}, maxHandshakes)}
 	s.node.init(cfg)
 	s.stats.init()
 	s.flushable.Store(&[]*lane{})
@@ -84,9 +84,7 @@ func (s *Sender) acceptLoop(ln transport.Listener) {
 			}
 			return
 		}
-		select {
-		case s.handshakes <- struct{}{}:
-		case <-s.done:
+		if !s.place() {
 			_ = conn.Close()
 			return
 		}
@@ -130,13 +128,14 @@ func (s *Sender) isDraining() bool {
 
 // welcome does the handshake. A lane that is refused gets a GOAWAY that says why.
 func (s *Sender) welcome(conn transport.Conn) (*outLink, *lane, error) {
-	if !s.shake(conn) {
+	c := &shaking{Conn: conn, sender: s, since: time.Now()}
+	if !s.shake(c) {
 		return nil, nil, ErrClosed
 	}
-	defer s.unshake(conn)
+	defer s.unshake(c)
 	stop := time.AfterFunc(helloTimeout, func() { _ = conn.Close() })
 	defer stop.Stop()
-	hello, err := readHello(conn)
+	hello, err := readHello(c)
 	if err != nil {
 		var bad *wire.Error
 		if errors.As(err, &bad) {
@@ -176,16 +175,16 @@ func (s *Sender) welcome(conn transport.Conn) (*outLink, *lane, error) {
 	return link, l, nil
 }
 
-func (s *Sender) shake(conn transport.Conn) bool {
+func (s *Sender) shake(c *shaking) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shaking[conn] = struct{}{}
+	s.shaking[c] = struct{}{}
 	return !s.closing
 }
 
-func (s *Sender) unshake(conn transport.Conn) {
+func (s *Sender) unshake(c *shaking) {
 	s.mu.Lock()
-	delete(s.shaking, conn)
+	delete(s.shaking, c)
 	s.mu.Unlock()
 }
 
