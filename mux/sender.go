@@ -416,7 +416,8 @@ func (s *Sender) openStreams() (n int) {
 }
 
 // Drain refuses new terms, tells the frontends with GOAWAY and waits until every stream's END is acknowledged. That happens
-// on receipt, so slow clients do not hold it.
+// on receipt, so slow clients do not hold it. A frontend that is dead holds it: its streams are kept for Hold from when their
+// lane died (silence is noticed after three ActivePings), since it may only have lost its lanes. ctx is the bound.
 func (s *Sender) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true

@@ -231,7 +231,9 @@ func (w *Worker) Flush() { w.send.Flush() }
 // Stats is a snapshot of the plane's counters.
 func (w *Worker) Stats() Stats { return w.send.Stats() }
 
-// Drain refuses new terms, tells the frontends, and waits until every response has ended and its end was received.
+// Drain refuses new terms, tells the frontends, and waits until every response has ended and its end was received. The responses
+// of a frontend that is dead are kept for 15 s after its last lane, in case that it only lost its lanes, and Drain waits
+// for them, too; ctx is the bound.
 func (w *Worker) Drain(ctx context.Context) error { return w.send.Drain(ctx) }
 
 // Close ends what is open as lost, closes lanes and listeners and joins every goroutine. Idempotent.
