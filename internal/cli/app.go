@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"io"
@@ -141,11 +142,9 @@ func (a *App) Run(args []string, f Func) int {
 	err := a.Parse(args)
 	switch {
 	case *a.help:
-		a.WriteHelp(a.Stdout)
-		return 0
+		return a.print(a.WriteHelp)
 	case *a.version:
-		writeVersion(a.Stdout, a.Name())
-		return 0
+		return a.print(func(w io.Writer) { writeVersion(w, a.Name()) })
 	case *a.checkConfig:
 		return a.report(a.strict(err))
 	case err != nil:
@@ -154,6 +153,14 @@ func (a *App) Run(args []string, f Func) int {
 		return a.report(&UsageError{Err: a.needCommand(), Name: a.Name()})
 	}
 	return a.report(a.do())
+}
+
+// print writes a text to standard output, as a whole; text that got lost is a failure.
+func (a *App) print(write func(io.Writer)) int {
+	var text bytes.Buffer
+	write(&text)
+	_, err := a.Stdout.Write(text.Bytes())
+	return a.report(err)
 }
 
 // do runs the action under a context that ends on the first signal.

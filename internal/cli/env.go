@@ -56,9 +56,13 @@ func (a *App) settings() map[string]string {
 }
 
 // warnUnknownEnv names the variables that set nothing in this program: a misspelt setting must not pass in silence.
-// It is only a warning, because variables of other programs may stand in the same environment.
+// It is only a warning, because others may use the prefix; and those that another program of the suite has are not even that, since one
+// environment may serve them all.
 func (a *App) warnUnknownEnv(log *slog.Logger) {
 	for _, u := range a.unknownEnv() {
+		if slices.Contains(suite, u.name) {
+			continue
+		}
 		args := []any{"variable", u.name}
 		if u.near != "" {
 			args = append(args, "did_you_mean", u.near)
@@ -100,12 +104,22 @@ func (a *App) unknownEnv() []unknown {
 	for _, app := range append([]*App{root}, root.commands...) {
 		app.each(func(o *option) { known[EnvName(o.name)] = true })
 	}
-	names := slices.Sorted(maps.Keys(known))
+	var names []string // without the prefix, which says nothing about how near two are
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		names = append(names, strings.TrimPrefix(name, envPrefix))
+	}
 	var out []unknown
 	for _, name := range slices.Sorted(maps.Keys(a.settings())) {
-		if !known[name] {
-			out = append(out, unknown{name: name, near: nearest(name, names)})
+		if known[name] {
+			continue
 		}
+		u := unknown{name: name}
+		if !slices.Contains(suite, name) { // else it is no misspelling
+			if near := nearest(strings.TrimPrefix(name, envPrefix), names); near != "" {
+				u.near = envPrefix + near
+			}
+		}
+		out = append(out, u)
 	}
 	return out
 }
