@@ -66,7 +66,7 @@ func declare(app *cli.App) *flags {
 	g = app.Group("Judgement")
 	f.audit = g.Enum("audit", loadgen.AuditAuto, []string{loadgen.AuditAuto, loadgen.AuditOn, loadgen.AuditOff}, "verify every token of the mock engine; auto = when the response names a Laneway worker")
 	f.steadyAfter = g.Duration("steady-after", 10*time.Second, cli.Any(), "the steady window begins so long after the first measured request")
-	f.goodput = g.Checked("goodput", "", "LIMITS", `count the requests that keep these limits, like "ttft:250ms itl:50ms latency:20s"`, func(s string) error { _, err := report.ParseSLO(s); return err })
+	f.goodput = g.Checked("goodput", "", "LIMITS", `count the requests that keep these limits, like "ttft:250ms itl:50ms latency:20s"; a plain number is milliseconds, as in vLLM and aiperf`, func(s string) error { _, err := report.ParseSLO(s); return err })
 	f.threshold = g.Repeated("threshold", "CONDITION", "exit 3 unless it holds, like 'ttft_p99<250ms'; of the steady window when there is one ('raw:ttft_p99<1s' names the other)", checkThreshold)
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0, 1), "exit 2 when a larger share of the requests fails")
 

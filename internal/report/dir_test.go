@@ -261,7 +261,7 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("%s: %v", s, m)
 		}
 	}
-	for _, s := range []string{"", "ttft_p99", "ttft_p99<250", "ttft_p98<1ms", "nonsense<1", "errors<1ms", "hot:errors<1", "errors<NaN"} {
+	for _, s := range []string{"", "ttft_p99", "ttft_p99<250", "ttft_p98<1ms", "nonsense<1", "errors<1ms", "hot:errors<1", "errors<NaN", "ttft_p99<-5ms", "errors<-1"} {
 		if _, err := ParseThreshold(s); err == nil {
 			t.Errorf("%q was read", s)
 		}
@@ -273,7 +273,7 @@ func TestSLO(t *testing.T) {
 	if want := (SLO{250e6, 50e6, 20e9}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v %v", got, err)
 	}
-	for _, s := range []string{"ttft", "ttft:x", "tttt:1ms", "ttft:-1ms"} {
+	for _, s := range []string{"ttft", "ttft:x", "tttt:1ms", "ttft:-1ms", "ttft:inf", "ttft:NaN", "ttft:1e300"} {
 		if _, err := ParseSLO(s); err == nil {
 			t.Errorf("%q was read", s)
 		}

@@ -88,6 +88,9 @@ func ParseThreshold(s string) (Threshold, error) {
 		if t.limit, err = strconv.ParseFloat(rest, 64); err != nil || t.limit-t.limit != 0 {
 			return t, fmt.Errorf("has the limit %q: use a number", rest)
 		}
+		if t.limit < 0 {
+			return t, belowZero(rest)
+		}
 		return t, nil
 	}
 	if dist, stat, ok := cutStat(name); !ok {
@@ -100,8 +103,15 @@ func ParseThreshold(s string) (Threshold, error) {
 	if err != nil {
 		return t, fmt.Errorf("has the limit %q: use a time with its unit, like 250ms", rest)
 	}
+	if d < 0 {
+		return t, belowZero(rest)
+	}
 	t.limit = float64(d) * msPerNs
 	return t, nil
+}
+
+func belowZero(limit string) error {
+	return fmt.Errorf("has the limit %q: use 0 or more, no figure is below 0", limit)
 }
 
 func cutStat(name string) (dist, stat string, ok bool) {
@@ -182,7 +192,10 @@ func (t Threshold) Check(run *Run) *Miss {
 	return miss
 }
 
-// ParseSLO reads the limits of --goodput: "ttft:250ms itl:50ms latency:20s". A plain number is milliseconds.
+// maxSLO keeps a limit in milliseconds within what a Duration holds.
+const maxSLO = 24 * 365 * time.Hour
+
+// ParseSLO reads the limits of --goodput: "ttft:250ms itl:50ms latency:20s". A plain number is milliseconds, as in the --goodput of vLLM and aiperf.
 func ParseSLO(s string) (SLO, error) {
 	var slo SLO
 	for _, f := range strings.Fields(s) {
@@ -193,7 +206,7 @@ func ParseSLO(s string) (SLO, error) {
 		d, err := time.ParseDuration(limit)
 		if err != nil {
 			ms, err := strconv.ParseFloat(limit, 64)
-			if err != nil {
+			if err != nil || ms-ms != 0 || ms > maxSLO.Seconds()*1e3 {
 				return slo, fmt.Errorf("has the limit %q: use a time, like 250ms", limit)
 			}
 			d = time.Duration(ms * 1e6)
