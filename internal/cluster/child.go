@@ -15,6 +15,9 @@ import (
 	"github.com/laneway-ai/laneway/internal/netns"
 )
 
+// diedOfTerminate is the state of a child that has no handler for the signal of terminate, where there are signals.
+const diedOfTerminate = "signal: terminated"
+
 // tailLines is how many of a child's last log lines stand in an error.
 const tailLines = 5
 
@@ -61,7 +64,11 @@ type StopError struct {
 }
 
 func (e *StopError) Error() string {
-	return fmt.Sprintf("%s did not stop cleanly (%s), its last log lines: %s (all of them: %s)", e.Name, e.State, strings.Join(e.Last, " | "), e.Log)
+	s := fmt.Sprintf("%s did not stop cleanly (%s)", e.Name, e.State)
+	if len(e.Last) == 0 {
+		return s + ", and logged nothing"
+	}
+	return s + fmt.Sprintf(", its last log lines: %s (all of them: %s)", strings.Join(e.Last, " | "), e.Log)
 }
 
 // child is one running process. stop may be called by several goroutines.
@@ -179,14 +186,16 @@ func (c *child) stop(grace time.Duration) error {
 		c.kill()
 		<-c.done
 	}
-	state := c.state()
+	state, last := c.state(), tail(c.log, tailLines)
 	switch {
 	case c.killed.Load():
 		state = fmt.Sprintf("killed after %s", grace)
 	case c.err == nil:
 		return nil
+	case state == diedOfTerminate && len(last) == 0:
+		return nil // it was told before it had begun, so that nothing caught the signal and there was nothing to clean up
 	}
-	return &StopError{Name: c.name, State: state, Last: tail(c.log, tailLines), Log: c.log}
+	return &StopError{Name: c.name, State: state, Last: last, Log: c.log}
 }
 
 // kill ends the child at once. It may have ended meanwhile, which is as good.
