@@ -15,43 +15,7 @@ const (
 	// hedgeAfter is how long an endpoint may take to answer before the next one of the same node is tried beside it: a
 	// port that is blocked says nothing.
 	hedgeAfter = time.Second
-	// maxDials is how many places each gate has, and gateFor how long a dial keeps one at most. A frontend that starts beside
-	// a thousand workers makes their handshakes in turns, so that none takes so long that it looks dead.
-	maxDials = 32
-	gateFor  = 500 * time.Millisecond
 )
-
-// gates are the places of a Receiver's dials in their first gateFor, by what a dial is for. A host that does not answer keeps
-// its place for all of gateFor, so 64 of them a second pass a gate. It does so once in the gate of the nodes that are new;
-// then its dials wait among those of other such hosts. They hold up no node that has just come, has another address, or was
-// there until now, and no open stream at all.
-type gates struct {
-	begin gate // of a link to a node of which nothing bad is known
-	slow  gate // of a link to a node whose last dial came to nothing within gateFor
-	again gate // of a lane for a link that is there
-}
-
-func newGates() gates {
-	return gates{make(gate, maxDials), make(gate, maxDials), make(gate, maxDials)}
-}
-
-// gate is a number of places.
-type gate chan struct{}
-
-// enter waits for a place. The caller calls pass when its dial is over.
-func (g gate) enter(ctx context.Context) (pass func(), err error) {
-	select {
-	case g <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	t := time.AfterFunc(gateFor, func() { <-g })
-	return func() {
-		if t.Stop() {
-			<-g
-		}
-	}, nil
-}
 
 // enter waits for the link's turn to dial.
 func (k *inLink) enter(begins bool) (pass func(), err error) {

@@ -27,8 +27,8 @@ type inLink struct {
 
 	pages atomic.Pointer[[]*slotArray] // copied when it grows
 
-	gate   gate // of its first dial
-	silent bool // that one took longer than a place in a gate is kept; of the goroutine that makes it
+	gate   *gate // of its first dial
+	silent bool  // that one took longer than a place in a gate is kept; of the goroutine that makes it
 
 	mu       sync.Mutex
 	free     []uint32 // indexes in the order in which they came free
