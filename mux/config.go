@@ -25,7 +25,7 @@ type Config struct {
 
 	// Window is the most unconsumed bytes of a stream: 64 KiB (default), 4 KiB to 16 MiB.
 	Window int
-	// MaxBuffered bounds the windows that a Receiver has given, 1 GiB by default. A stream gets min(Window, free/1024).
+	// MaxBuffered bounds the windows that a Receiver has given, 1 GiB by default, 4 MiB at least. A stream gets min(Window, free/1024).
 	MaxBuffered int64
 	// MaxReplay bounds the windows that a Sender has accepted, 1 GiB by default. Past it terms are refused as busy.
 	MaxReplay int64
@@ -74,6 +74,7 @@ const (
 	DefaultShrink      = 1 << 20
 	DefaultMaxStreams  = 65536
 	DefaultMaxLinks    = 1024
+	windowShare        = 1024 // the share of what is free that a stream gets at most
 	DefaultKeepAlive   = 5 * time.Second
 	DefaultIdle        = 15 * time.Second
 	DefaultActivePing  = time.Second
@@ -135,8 +136,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxReplay == 0 {
 		c.MaxReplay = DefaultMaxReplay
 	}
-	if c.MaxBuffered < wire.MinWindow || c.MaxReplay < wire.MinWindow {
-		bad("MaxBuffered is %d and MaxReplay %d, each must hold at least one window of %d", c.MaxBuffered, c.MaxReplay, wire.MinWindow)
+	if c.MaxBuffered < windowShare*wire.MinWindow {
+		bad("MaxBuffered is %d: below %d (%d windows of the least size) no stream ever gets a window", c.MaxBuffered, windowShare*wire.MinWindow, windowShare)
+	}
+	if c.MaxReplay < wire.MinWindow {
+		bad("MaxReplay is %d: it must hold at least one window of %d", c.MaxReplay, wire.MinWindow)
 	}
 	span(&c.KeepAlive, DefaultKeepAlive, time.Hour, "KeepAlive")
 	span(&c.Idle, DefaultIdle, time.Hour, "Idle")

@@ -202,7 +202,7 @@ func (r *Receiver) commit() (int, error) {
 	for {
 		have := r.committed.Load()
 		free := r.cfg.MaxBuffered - have
-		window := min(int64(r.cfg.Window), free/1024)
+		window := min(int64(r.cfg.Window), free/windowShare)
 		if window < wire.MinWindow {
 			return 0, fmt.Errorf("%w: windows of %d bytes are given out of %d", ErrBusy, have, r.cfg.MaxBuffered)
 		}
