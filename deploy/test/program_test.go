@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
+	"github.com/laneway-ai/laneway/transport/transporttest"
 )
 
 // leaving is what a program may take to leave besides its own flags: 5 s to leave the registry, 5 s for the acknowledgement of the last ends,
@@ -23,9 +24,28 @@ func acceptable(t *testing.T, where, prog string, args []string, env map[string]
 		list = append(list, k+"="+v)
 	}
 	slices.Sort(list)
-	if code, _, errs := lab.Run(t, list, bin(prog), append(slices.Clone(args), "--check-config")...); code != 0 {
+	if code, _, errs := lab.Run(t, list, bin(prog), append(withSecret(t, args), "--check-config")...); code != 0 {
 		t.Errorf("%s: %s %s: exit code %d\n%s", where, prog, strings.Join(args, " "), code, errs)
 	}
+}
+
+// secret is where the certificates of the component tls are mounted.
+const secret = "/etc/laneway/tls/"
+
+// withSecret gives a command line that reads the secret files that it can read here, since --check-config reads them too.
+func withSecret(t *testing.T, args []string) []string {
+	t.Helper()
+	args = slices.Clone(args)
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, secret) }) {
+		return args
+	}
+	ca := transporttest.NewCA(t, "deploy")
+	cert, key := ca.Issue(t, "tls", transporttest.Leaf{Name: "spiffe://laneway/test"})
+	files := strings.NewReplacer(secret+"ca.crt", ca.File, secret+"tls.crt", cert, secret+"tls.key", key)
+	for i := range args {
+		args[i] = files.Replace(args[i])
+	}
+	return args
 }
 
 // settings are the flags in force for a command line that was found acceptable: given as flag, else by variable, else the default that the
