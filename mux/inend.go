@@ -48,7 +48,7 @@ func (s *InStream) drop() {
 		return // the reader is using the buffer and will see the end
 	}
 	s.dropped = s.dropped || s.readyN > 0
-	s.ready, s.readyN, s.unread, s.assembly = s.ready[:0], 0, 0, nil
+	s.passing, s.ready, s.readyN, s.unread, s.assembly = nil, s.ready[:0], 0, 0, nil
 	s.refund()
 }
 

@@ -102,7 +102,7 @@ func (n *inLane) unknown(h wire.Header, body []byte) error {
 // batchDone implements recordHandler: everything that the read has brought is delivered, one wake or sink call a stream;
 // then what they have put off to the end of the pass, and an owed CONSUMED goes out if it has waited long enough.
 func (n *inLane) batchDone(l *lane) {
-	n.pass.begin(l.lastRecv.Load())
+	n.pass.begin(l.lastRecv.Load(), true)
 	for i, s := range n.touched {
 		s.deliver(&n.pass)
 		n.touched[i] = nil

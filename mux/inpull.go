@@ -144,6 +144,7 @@ func endError(end *End) error {
 
 // take hands over what is ready: the two buffers change places. The lock is held.
 func (s *InStream) take() [][]byte {
+	s.keep()
 	s.ready, s.taken = s.taken[:0], s.ready
 	switch {
 	case cap(s.ready) > s.link.cfg.ShrinkThreshold:

@@ -54,9 +54,14 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 			return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("makes a record of more than %d bytes", s.link.cfg.MaxRecord)}
 		}
 	}
-	s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(whole))
-	s.ready = append(append(s.ready, s.assembly...), body...)
-	s.assembly = nil
+	if s.sink != nil && !s.pulled && s.readyN == 0 && s.assembly == nil {
+		s.passing = body
+	} else {
+		s.keep()
+		s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(whole))
+		s.ready = append(append(s.ready, s.assembly...), body...)
+		s.assembly = nil
+	}
 	if s.records == 0 {
 		s.firstData = s.lastData
 	}
@@ -64,6 +69,16 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	s.records++
 	s.bytes += uint64(whole)
 	return nil
+}
+
+// keep copies the record that waits in the lane's buffer. The lock is held, and the lane's reader has not yet been here at the end of its
+// read (deliver), or is here.
+func (s *InStream) keep() {
+	if s.passing != nil {
+		s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(len(s.passing)))
+		s.ready = append(s.ready, s.passing...)
+		s.passing = nil
+	}
 }
 
 // ended takes the worker's END and says whether the slot is free now. The lock is held.

@@ -40,6 +40,7 @@ func (s *InStream) deliver(pass *Pass) {
 		s.mu.Lock()
 	}
 	if s.sink == nil || s.pulled || s.closed {
+		s.keep()
 		if s.waiting && (s.readyN > 0 || s.end != nil) {
 			s.waiting = false
 			wake := s.wake
@@ -52,8 +53,12 @@ func (s *InStream) deliver(pass *Pass) {
 		return
 	}
 	if s.inSink || s.told || s.readyN == 0 && s.end == nil {
+		s.keep()
 		s.mu.Unlock() // a call that is under way looks again for an end
 		return
+	}
+	if !pass.reading {
+		s.keep() // the lane's reader may go on before the call is over
 	}
 	for s.callSink(pass) {
 	}
@@ -62,7 +67,12 @@ func (s *InStream) deliver(pass *Pass) {
 // callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
 // it says so.
 func (s *InStream) callSink(pass *Pass) (again bool) {
-	views := view(pass.views[:0], s.ready)
+	views := pass.views[:0]
+	if s.passing != nil {
+		views = append(views, s.passing[:len(s.passing):len(s.passing)])
+	} else {
+		views = view(views, s.ready)
+	}
 	pass.views = views
 	sink, end := s.sink, s.end
 	s.inSink, s.told = true, end != nil
@@ -76,6 +86,7 @@ func (s *InStream) callSink(pass *Pass) (again bool) {
 	s.inSink = false
 	s.rouse()
 	if !took && !s.closed {
+		s.keep()
 		s.pulled = true
 		s.mu.Unlock()
 		return false
@@ -83,7 +94,7 @@ func (s *InStream) callSink(pass *Pass) (again bool) {
 	if cap(s.ready) > s.link.cfg.ShrinkThreshold {
 		s.ready = nil
 	}
-	s.ready, s.readyN, s.unread = s.ready[:0], 0, 0
+	s.passing, s.ready, s.readyN, s.unread = nil, s.ready[:0], 0, 0
 	s.refund()
 	l := s.credit()
 	if end != nil {

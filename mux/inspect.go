@@ -138,6 +138,7 @@ var inStateNames = [...]string{inMinted: "minted", inLive: "live", inClosing: "c
 func (s *InStream) Inspect() StreamInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.keep()
 	i := StreamInfo{
 		Node: s.link.peer.id, Link: s.link.id, Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number, State: inStateNames[s.state],
 		Window: s.window, Received: s.received, Consumed: s.received - s.unread, Reported: s.reported, Records: s.records, Bytes: s.bytes,

@@ -65,15 +65,18 @@ type InStream struct {
 	lastData   int64
 	minted     int64 // this and the next two for Inspect
 
-	ready    []byte // records that wait: length u32, payload
-	readyN   int
-	assembly []byte
-	extra    int // bytes charged for records that are assembled
+	readyN int // records that wait
+	// passing is the only one of them, where the sink will take it at the end of this read: in the lane's buffer. What else would happen to
+	// it, keep copies it first.
+	passing  []byte
 	sink     PassSink
 	end      *End
+	extra    int           // bytes charged for records that are assembled
 	wake     chan struct{} // capacity 1, made by the first wait
-	room     [inlineBuffer]byte
+	assembly []byte
+	ready    []byte // the others: length u32, payload
 	heads    heads
+	room     [inlineBuffer]byte
 
 	// From here what a stream needs now and then.
 	element

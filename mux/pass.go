@@ -11,6 +11,8 @@ type Pass struct {
 	views [][]byte // of the call that is under way
 	calls int      // so far
 	since int64    // node time of the last look at the clock
+	// reading says that it is of a lane's reader, at the end of a read: its buffer holds what the streams point to.
+	reading bool
 }
 
 // lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So a run of that many that
@@ -29,7 +31,7 @@ func (p *Pass) Defer(value any, after func()) {
 }
 
 // begin starts a pass at a node time.
-func (p *Pass) begin(now int64) { p.since = now }
+func (p *Pass) begin(now int64, reading bool) { p.since, p.reading = now, reading }
 
 // called notes that a sink call is over.
 func (p *Pass) called(n *node) {
@@ -73,7 +75,7 @@ func (k *inLink) deliverEnds(ended []*InStream) {
 		return
 	}
 	pass := new(Pass)
-	pass.begin(k.now())
+	pass.begin(k.now(), false)
 	for _, s := range ended {
 		s.deliver(pass)
 	}
