@@ -16,7 +16,7 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "early.log")
 	c, err := start(spec{name: "early", path: "/bin/sleep", args: []string{"60"}, log: log})
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	if err := c.stop(patience); err != nil {
 		t.Errorf("before its first line: %v", err)
