@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/pprof"
 
 	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -36,7 +35,7 @@ type child struct {
 	log        *slog.Logger
 	id         *transport.Identity
 	transports []transport.Transport
-	profile    *os.File
+	profile    childproc.Profile
 	began      usage
 }
 
@@ -118,14 +117,14 @@ func (c *child) do(r role, m message) error {
 	case opStop, opFinish:
 		return r.finish()
 	case opBegin:
-		if err := c.beginProfile(); err != nil {
+		if err := c.profile.Begin(c.cfg.Profile); err != nil {
 			return err
 		}
 		c.began = c.usage(r)
 		return c.out.Send(message{Op: opBegun})
 	case opEnd:
 		u := c.usage(r).sub(c.began)
-		if err := c.endProfile(); err != nil {
+		if err := c.profile.End(); err != nil {
 			return err
 		}
 		return c.out.Send(message{Op: opWindow, Usage: &u})
@@ -146,30 +145,8 @@ func (c *child) usage(r role) usage {
 	return u
 }
 
-func (c *child) beginProfile() error {
-	if c.cfg.Profile == "" {
-		return nil
-	}
-	f, err := os.Create(c.cfg.Profile)
-	if err != nil {
-		return err
-	}
-	c.profile = f
-	return pprof.StartCPUProfile(f)
-}
-
-func (c *child) endProfile() error {
-	if c.profile == nil {
-		return nil
-	}
-	pprof.StopCPUProfile()
-	err := c.profile.Close()
-	c.profile = nil
-	return err
-}
-
 func (c *child) closeAll(r role) {
-	errs := []error{c.endProfile()}
+	errs := []error{c.profile.End()}
 	if r != nil {
 		errs = append(errs, r.close())
 	}

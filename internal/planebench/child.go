@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/pprof"
 
 	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -38,7 +37,7 @@ type child struct {
 	transports []transport.Transport
 	peers      []Peer
 	peer       *Peer // that runs instead of ours
-	profile    *os.File
+	profile    childproc.Profile
 	began      Usage
 }
 
@@ -126,15 +125,8 @@ func (c *child) do(ctx context.Context, r role, m message) error {
 		f.load.start(f.ctx)
 		return nil
 	case opBegin:
-		if c.cfg.Profile != "" {
-			f, err := os.Create(c.cfg.Profile)
-			if err != nil {
-				return err
-			}
-			c.profile = f
-			if err := pprof.StartCPUProfile(f); err != nil {
-				return err
-			}
+		if err := c.profile.Begin(c.cfg.Profile); err != nil {
+			return err
 		}
 		c.began = c.usage(r) // first, so that what completes in between counts in both
 		r.begin()
@@ -142,7 +134,7 @@ func (c *child) do(ctx context.Context, r role, m message) error {
 	case opEnd:
 		u := c.usage(r).sub(c.began)
 		consumer := r.end()
-		if err := c.endProfile(); err != nil {
+		if err := c.profile.End(); err != nil {
 			return err
 		}
 		return c.out.Send(message{Op: opWindow, Usage: &u, Consumer: consumer, Sockets: c.sockets()})
@@ -185,18 +177,8 @@ func (c *child) usage(r role) Usage {
 	return u
 }
 
-func (c *child) endProfile() error {
-	if c.profile == nil {
-		return nil
-	}
-	pprof.StopCPUProfile()
-	err := c.profile.Close()
-	c.profile = nil
-	return err
-}
-
 func (c *child) closeAll(r role) {
-	errs := []error{c.endProfile()}
+	errs := []error{c.profile.End()}
 	if r != nil {
 		errs = append(errs, r.close())
 	}
