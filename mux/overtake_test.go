@@ -34,7 +34,7 @@ func (w *wireLog) wrote(p []byte) {
 		switch {
 		case h.Kind == wire.Open:
 			w.opens[h.Slot] = w.bulk
-		case w.slots[h.Slot]:
+		case w.slots[h.Slot] && h.Kind != wire.End: // one that answers a KILL is urgent
 			w.bulk += size
 		}
 		w.buf = w.buf[size:]
