@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -8,96 +9,117 @@ import (
 	"github.com/laneway-ai/laneway/internal/openai"
 )
 
-// serveEvents streams the response as server-sent events.
-func (x *exchange) serveEvents(r *http.Request, includeUsage bool) {
-	s := x.server
+// serveEvents streams the response as server-sent events. It waits with small frames, as generate says.
+func (x *exchange) serveEvents(r *http.Request) {
+	defer x.beginEvents(r)()
+	for {
+		recs, err := x.feed.next(x.patience())
+		if !x.event(recs, err) {
+			return
+		}
+	}
+}
+
+// beginEvents prepares the header, the writing and the feed. The returned function must be called before the handler returns.
+func (x *exchange) beginEvents(r *http.Request) (end func()) {
 	h := x.w.Header()
 	h["Content-Type"] = sseType
 	h["Cache-Control"] = noCache
 	h["X-Accel-Buffering"] = no
-	x.chunks = openai.NewChunks(x.head, includeUsage)
-	x.out = s.newOutput(x.w)
-	defer x.out.events(r)()
-
-	ctx := x.ctx
-	wait := s.keeper.watch(x.ctx, time.Now())
-	if wait != nil {
-		defer wait.leave()
-		ctx = wait.ctx()
+	x.chunks = openai.NewChunks(x.head, x.usage)
+	x.out = x.server.newOutput(x.w)
+	end = x.out.events(r)
+	if wait := x.server.keeper.watch(x.ctx, time.Now()); wait != nil {
+		x.wait = wait
+		unwatch := end
+		end = func() {
+			wait.leave()
+			unwatch()
+		}
 	}
-	x.wait = wait
 	if sinks, ok := x.stream.(SinkStream); ok && x.conn != nil {
 		x.feed = newInline(x, sinks, x.conn)
 	}
-	chunks, out := &x.chunks, &x.out // the sink's while x.feed.next waits
-	begun, sent := false, false
-	for {
-		recs, err := x.feed.next(ctx)
-		now := time.Now()
-		if err == errUnwritten {
+	return end
+}
+
+// patience ends when the client has left, or when it must be sent a keep-alive.
+func (x *exchange) patience() context.Context {
+	if x.wait != nil {
+		return x.wait.ctx()
+	}
+	return x.ctx
+}
+
+// event writes what feed.next has brought, and says whether there is more to come.
+func (x *exchange) event(recs [][]byte, err error) (more bool) {
+	now := time.Now()
+	if err == errUnwritten {
+		x.abandon()
+		return false
+	}
+	if len(recs) == 0 && errors.Is(err, errSilent) && x.wait.again() {
+		x.sent = true
+		if x.out.keepAlive(now) != nil {
 			x.abandon()
-			return
+			return false
 		}
-		if len(recs) == 0 && errors.Is(err, errSilent) && wait.again() {
-			sent = true
-			if out.keepAlive(now) != nil {
-				x.abandon()
-				return
-			}
-			wait.wrote(now)
-			ctx = wait.ctx()
-			continue
-		}
-		x.account.took(len(recs), now)
-		s.metrics.pulled.Inc()
-		buf := getBuffer()
-		if !begun {
-			begun = true
-			*buf = chunks.AppendStart(*buf)
-		}
-		failed := false
-		for _, rec := range recs {
-			*buf = chunks.AppendText(*buf, rec)
-			if len(*buf) >= writeMax {
-				failed = failed || out.write(*buf, now) != nil
-				now = time.Now() // the write may have waited
-				*buf = (*buf)[:0]
-			}
-		}
-		if err != nil {
-			t, e, gone := x.ended(err)
-			if e != nil && !sent && len(recs) == 0 { // the status line has not gone out
-				putBuffer(buf)
-				delete(h, "X-Accel-Buffering")
-				delete(h, "Cache-Control")
-				s.reply(x.w, e)
-				return
-			}
-			if !gone {
-				if e != nil {
-					*buf = openai.AppendErrorEvent(*buf, e)
-				} else {
-					*buf = chunks.AppendFinish(*buf, t.FinishReason)
-					if includeUsage {
-						*buf = chunks.AppendUsage(*buf, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
-					}
-				}
-				*buf = openai.AppendDone(*buf)
-				// No flush: the server flushes when the handler returns, together with the end of the body.
-				_ = out.write(*buf, now)
-			}
-			putBuffer(buf)
-			return
-		}
-		sent = true
-		failed = failed || out.write(*buf, now) != nil || out.flush() != nil
-		putBuffer(buf)
-		if failed {
-			x.abandon()
-			return
-		}
-		if wait != nil {
-			wait.wrote(now)
+		x.wait.wrote(now)
+		return true
+	}
+	x.account.took(len(recs), now)
+	x.server.metrics.pulled.Inc()
+	buf := getBuffer()
+	defer putBuffer(buf)
+	if !x.begun {
+		x.begun = true
+		*buf = x.chunks.AppendStart(*buf)
+	}
+	failed := false
+	for _, rec := range recs {
+		*buf = x.chunks.AppendText(*buf, rec)
+		if len(*buf) >= writeMax {
+			failed = failed || x.out.write(*buf, now) != nil
+			now = time.Now() // the write may have waited
+			*buf = (*buf)[:0]
 		}
 	}
+	if err != nil {
+		x.lastEvents(buf, len(recs) == 0, now, err)
+		return false
+	}
+	x.sent = true
+	if failed || x.out.write(*buf, now) != nil || x.out.flush() != nil {
+		x.abandon()
+		return false
+	}
+	if x.wait != nil {
+		x.wait.wrote(now)
+	}
+	return true
+}
+
+// lastEvents ends the response, after what is in buf. With nothing sent and no records in buf the status line can still be that of an error.
+func (x *exchange) lastEvents(buf *[]byte, empty bool, now time.Time, err error) {
+	t, e, gone := x.ended(err)
+	switch {
+	case gone:
+		return
+	case e != nil && !x.sent && empty:
+		h := x.w.Header()
+		delete(h, "X-Accel-Buffering")
+		delete(h, "Cache-Control")
+		x.server.reply(x.w, e)
+		return
+	case e != nil:
+		*buf = openai.AppendErrorEvent(*buf, e)
+	default:
+		*buf = x.chunks.AppendFinish(*buf, t.FinishReason)
+		if x.usage {
+			*buf = x.chunks.AppendUsage(*buf, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
+		}
+	}
+	*buf = openai.AppendDone(*buf)
+	// No flush: the server flushes when the handler returns, together with the end of the body.
+	_ = x.out.write(*buf, now)
 }

@@ -23,11 +23,14 @@ type exchange struct {
 	head    openai.Header
 	feed    feed
 	conn    *outpath.Conn // nil when a sink must not write to it
+	usage   bool          // the client wants a last chunk with the usage
 
 	// Of a stream of events; they are the sink's while feed.next waits.
 	chunks openai.Chunks
 	out    output
 	wait   *waiter // nil without keep-alive
+	begun  bool    // the opening chunk has been made
+	sent   bool    // something has gone out, so the status has
 }
 
 // finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot pass it off

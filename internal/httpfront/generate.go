@@ -19,37 +19,53 @@ import (
 	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
-// generate serves one request for tokens, from its body to its end.
+// generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the response lasts: what is
+// needed only before that is done in calls that have returned by then, as large frames below the wait would double every open response's stack.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
-	a := account{start: time.Now(), endpoint: k.String()}
-	s.metrics.begin(&a)
-	defer s.metrics.close(&a)
+	a := &account{start: time.Now(), endpoint: k.String()}
+	s.metrics.begin(a)
+	defer s.metrics.close(a)
 	a.trace = s.cfg.Tracer.Request(r.Header, r.URL.Path, id)
 	defer func() { a.trace.End(a.status, a.records, a.label) }()
-	refuse := func(e *openai.Error, label string) {
-		a.status, a.label = e.Status, label
-		s.reply(w, e)
+	e, label := s.refusal(w, r)
+	if e == nil {
+		// The place is taken before the body is read, so that places bound the memory of bodies too.
+		e, label = s.admit()
 	}
-	if e, label := s.refusal(w, r); e != nil {
-		refuse(e, label)
-		return
-	}
-	// The place is taken before the body is read, so that places bound the memory of bodies too.
-	if e, label := s.admit(); e != nil {
-		refuse(e, label)
+	if e != nil {
+		s.refuse(w, a, e, label)
 		return
 	}
 	defer s.release()
+	x := s.begin(w, r, id, k, a)
+	if x == nil {
+		return
+	}
+	defer x.stream.Close()
+	if a.stream {
+		x.serveEvents(r)
+	} else {
+		x.serveReply()
+	}
+}
 
+// refuse answers a request that will not be served.
+func (s *Server) refuse(w http.ResponseWriter, a *account, e *openai.Error, label string) {
+	a.status, a.label = e.Status, label
+	s.reply(w, e)
+}
+
+// begin takes a request as far as its stream; nil means that it has been answered.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, id string, k openai.Kind, a *account) *exchange {
 	req, e := s.read(w, r, k)
 	if e != nil {
-		refuse(e, labelValidation)
-		return
+		s.refuse(w, a, e, labelValidation)
+		return nil
 	}
 	a.stream = req.Stream
 	if e, label := s.checkModel(req.Model); e != nil {
-		refuse(e, label)
-		return
+		s.refuse(w, a, e, label)
+		return nil
 	}
 	a.modelName, a.model = req.Model, s.metrics.model(req.Model)
 	a.model.inflight.Inc()
@@ -57,17 +73,16 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 
 	payload, err := payload(id, &req)
 	if err != nil {
-		refuse(openai.Invalid("", labelValidation, err.Error()), labelValidation)
-		return
+		s.refuse(w, a, openai.Invalid("", labelValidation, err.Error()), labelValidation)
+		return nil
 	}
 	ctx := r.Context()
 	st, err := s.cfg.Backend.Open(ctx, Call{ID: id, Model: req.Model, Payload: payload,
 		FirstRecordTimeout: s.cfg.FirstTokenTimeout, InactivityTimeout: s.cfg.InactivityTimeout, Trace: a.trace})
 	if err != nil {
-		s.openFailed(w, ctx, id, err, &a, refuse)
-		return
+		s.openFailed(w, ctx, id, err, a)
+		return nil
 	}
-	defer st.Close()
 	a.trace.Stream(st.Worker(), st.NodeName(), st.Plane(), st.Lane())
 	h := w.Header()
 	h["X-Laneway-Worker"] = []string{st.Worker()}
@@ -76,23 +91,20 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 	if n := st.Retries(); n > 0 {
 		h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
 	}
-	x := exchange{server: s, account: &a, w: w, ctx: ctx, stream: st, feed: pulled{st},
+	x := &exchange{server: s, account: a, w: w, ctx: ctx, stream: st, feed: pulled{st}, usage: req.IncludeUsage,
 		head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
 	if s.cfg.OutPath != OutPull && r.ProtoMajor == 1 { // on HTTP/2 a write waits for the client's flow control
 		x.conn = outpath.From(ctx)
 	}
-	if req.Stream {
-		x.serveEvents(r, req.IncludeUsage)
-	} else {
-		x.serveReply()
-	}
+	return x
 }
 
 // openFailed answers a request that got no record.
-func (s *Server) openFailed(w http.ResponseWriter, ctx context.Context, id string, err error, a *account, refuse func(*openai.Error, string)) {
+func (s *Server) openFailed(w http.ResponseWriter, ctx context.Context, id string, err error, a *account) {
 	if ctx.Err() != nil {
 		if context.Cause(ctx) == errCut {
-			refuse(s.unavailable("the frontend is shutting down: try another one"))
+			e, label := s.unavailable("the frontend is shutting down: try another one")
+			s.refuse(w, a, e, label)
 			return
 		}
 		a.status, a.label = statusGone, labelCancelled
@@ -104,7 +116,7 @@ func (s *Server) openFailed(w http.ResponseWriter, ctx context.Context, id strin
 	}
 	e, label := s.failure(err)
 	s.logFailure(id, a, e, err)
-	refuse(e, label)
+	s.refuse(w, a, e, label)
 }
 
 // logFailure logs what a client was told, with the cause. Overload is no event: the metrics count it.
