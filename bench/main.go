@@ -4,6 +4,7 @@
 //	cd bench && GOWORK=off go run . udp
 //	cd bench && GOWORK=off go run . quic
 //	cd bench && GOWORK=off go run . http
+//	cd bench && GOWORK=off go run . gaps
 //	cd bench && GOWORK=off go run . settings
 //	cd bench && GOWORK=off go run . suite
 //
@@ -26,6 +27,7 @@ func run(args []string, app *cli.App) int {
 	addUDP(app)
 	addQUIC(app)
 	addHTTP(app)
+	addGaps(app)
 	addSettings(app)
 	addSuite(app)
 	return app.Run(args, addPeers(app))

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/lanes"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/procstat"
@@ -56,18 +53,16 @@ func addQUIC(parent *cli.App) {
 		r.UserS, r.SystemS = user.Seconds(), system.Seconds()
 		r.PeakRSS, _ = procstat.RSSPeak(procstat.Self)
 		r.Finished = time.Now().UTC().Format(time.RFC3339)
-		if err := r.print(app.Stdout); err != nil {
+		if err := benchtable.Print(app.Stdout, r.Shown()...); err != nil {
 			return err
 		}
 		return planebench.WriteRun(app, *dir, "bench-quic", r)
 	})
 }
 
-// print writes the table: the median over the runs, the range, and the standard deviation.
-func (r QUICReport) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
-	row("caliber", "unit", "median", "[min-max]", "stddev", "runs")
+// Shown is the table: median, range and standard deviation over the runs, and where a rate or a time stands beside the first one of its kind, the ratio.
+func (r QUICReport) Shown() []benchtable.Table {
+	t := benchtable.Table{Head: []string{"caliber", "unit", "median [min-max]", "stddev", "runs", "to", "ratio"}}
 	var names []string
 	values, units := map[string][]float64{}, map[string]string{}
 	for _, f := range r.Figures {
@@ -77,15 +72,17 @@ func (r QUICReport) print(w io.Writer) error {
 		values[f.Caliber], units[f.Caliber] = append(values[f.Caliber], f.Value), f.Unit
 	}
 	for _, name := range names {
-		v := slices.Sorted(slices.Values(values[name]))
-		n := len(v)
-		row(name, units[name], fmt.Sprintf("%.1f", (v[(n-1)/2]+v[n/2])/2), fmt.Sprintf("[%.1f-%.1f]", v[0], v[n-1]), deviation(v), fmt.Sprint(n))
+		base, ratio := lanes.Base(name), "-"
+		if base == "" {
+			base = "-"
+		} else {
+			ratio = benchtable.RatioOf(values[name], values[base]).String()
+		}
+		v := values[name]
+		t.Add(name, units[name], benchtable.SpreadOf(v).Text("%.1f", "-"), deviation(v), fmt.Sprint(len(v)), base, ratio)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nthe whole suite, both ends: real %.2f s, user %.2f s, system %.2f s, peak RSS %.0f MiB; %s\n", r.RealS, r.UserS, r.SystemS, float64(r.PeakRSS)/(1<<20), r.Machine)
-	return err
+	t.Note("The whole suite, both ends: real %.2f s, user %.2f s, system %.2f s, peak RSS %.0f MiB; %s.", r.RealS, r.UserS, r.SystemS, float64(r.PeakRSS)/(1<<20), r.Machine)
+	return []benchtable.Table{t}
 }
 
 // deviation is the standard deviation of a sample as a share of its mean, "-" where there is none.

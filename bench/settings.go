@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/settings"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/transport"
@@ -24,6 +25,14 @@ type SettingsReport struct {
 	Pairs  []settings.Pair  `json:"pairs"`
 	Left   []settings.Left  `json:"left_out,omitempty"`
 	Tried  []SettingsChange `json:"settings"`
+
+	settings []settings.Setting
+	planes   []string
+}
+
+// Shown is the table.
+func (r SettingsReport) Shown() []benchtable.Table {
+	return []benchtable.Table{settings.Shown(r.settings, r.planes, r.Pairs, r.Left)}
 }
 
 // SettingsChange says what a setting was.
@@ -64,10 +73,11 @@ func addSettings(parent *cli.App) {
 				r.Tried = append(r.Tried, SettingsChange{s.Name, s.Flags, s.Env})
 			}
 		}
+		r.settings, r.planes = c.Settings, c.Planes
 		var err error
 		r.Pairs, r.Left, err = settings.Run(ctx, c)
 		if len(r.Pairs) > 0 {
-			err = errors.Join(err, settings.Print(app.Stdout, c.Settings, c.Planes, r.Pairs, r.Left), planebench.WriteRun(app, *dir, kindSettings, r))
+			err = errors.Join(err, benchtable.Print(app.Stdout, r.Shown()...), planebench.WriteRun(app, *dir, kindSettings, r))
 		}
 		if failed, ok := errors.AsType[*settings.RunError](err); ok && failed.Code == cli.ExitBadRun {
 			return &cli.ExitError{Code: cli.ExitBadRun, Err: err}

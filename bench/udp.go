@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/laneway-ai/laneway/bench/lanes"
 	"github.com/laneway-ai/laneway/bench/udp"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 )
@@ -51,7 +49,7 @@ func addUDP(parent *cli.App) {
 		if r.Pacings, err = udp.Pacings(); err != nil {
 			return err
 		}
-		if err := r.print(app.Stdout); err != nil {
+		if err := benchtable.Print(app.Stdout, r.Shown()...); err != nil {
 			return err
 		}
 		if err := planebench.WriteRun(app, *dir, "bench-udp", r); err != nil {
@@ -75,40 +73,58 @@ func (r UDPReport) verdict() error {
 	return nil
 }
 
-// print writes the tables, each row as the median over its runs with the range of the rate.
-func (r UDPReport) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
-	row("sent by", "GRO", "sent MB/s", "[min-max]", "received MB/s", "lost", "send CPU ms/MB", "receive CPU ms/MB", "send calls/MB", "receive calls/MB")
+// Shown are the tables: each row as the median over its runs, with the range of the rate, and beside it the CPU of both threads over that of sendmsg with the same receiver.
+func (r UDPReport) Shown() []benchtable.Table {
+	ways := benchtable.Table{Title: "One socket to another over loopback", Head: []string{"sent by", "GRO", "sent MB/s", "[min-max]", "received MB/s", "lost", "send CPU ms/MB", "receive CPU ms/MB", "CPU, to sendmsg",
+		"send calls/MB", "receive calls/MB"}}
+	cpu := func(r udp.Run) float64 { return r.SendCPU + r.RecvCPU }
+	base := map[bool][]float64{}
 	for _, g := range udp.Groups(r.Runs) {
 		m := func(format string, f func(udp.Run) float64) string {
-			median, _, _ := g.Spread(f)
-			return fmt.Sprintf(format, median)
+			return fmt.Sprintf(format, benchtable.SpreadOf(g.Values(f)).Median)
 		}
-		_, least, most := g.Spread(func(r udp.Run) float64 { return r.SentMBS })
-		row(g.Way.String(), onOff(g.GRO), m("%.0f", func(r udp.Run) float64 { return r.SentMBS }), fmt.Sprintf("[%.0f-%.0f]", least, most),
+		if g.Way == udp.Plain {
+			base[g.GRO] = g.Values(cpu)
+		}
+		sent := benchtable.SpreadOf(g.Values(func(r udp.Run) float64 { return r.SentMBS }))
+		ways.Add(g.Way.String(), onOff(g.GRO), fmt.Sprintf("%.0f", sent.Median), fmt.Sprintf("[%.0f-%.0f]", sent.Min, sent.Max),
 			m("%.0f", func(r udp.Run) float64 { return r.RecvMBS }), m("%.1f%%", func(r udp.Run) float64 { return 100 * r.Lost() }),
-			m("%.3f", func(r udp.Run) float64 { return r.SendCPU }), m("%.3f", func(r udp.Run) float64 { return r.RecvCPU }),
+			m("%.3f", func(r udp.Run) float64 { return r.SendCPU }), m("%.3f", func(r udp.Run) float64 { return r.RecvCPU }), benchtable.RatioOf(g.Values(cpu), base[g.GRO]).String(),
 			m("%.0f", func(r udp.Run) float64 { return r.SendCalls }), m("%.0f", func(r udp.Run) float64 { return r.RecvCalls }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	row("one QUIC lane", "run", "MB/s", "CPU ms/MB", "datagrams/MB", "send calls/MB", "receive calls/MB", "drops")
-	for _, l := range r.Lanes {
-		row(l.Name(), fmt.Sprint(l.Run), fmt.Sprintf("%.0f", l.MBS), fmt.Sprintf("%.3f", l.CPU), fmt.Sprintf("%.0f", l.Datagrams),
-			fmt.Sprintf("%.0f", l.SendCalls), fmt.Sprintf("%.0f", l.RecvCalls), fmt.Sprint(l.Drops))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	row("pacing by the kernel", "asked", "read back", "measured", "")
+	pacing := benchtable.Table{Title: "Pacing by the kernel", Head: []string{"option", "asked", "read back", "measured", ""}}
 	for _, p := range r.Pacings {
-		row(p.Option, p.Asked, p.ReadBack, p.Measured, p.Note)
+		pacing.Add(p.Option, p.Asked, p.ReadBack, p.Measured, p.Note)
 	}
-	return t.Flush()
+	return []benchtable.Table{ways, r.lanes(), pacing}
+}
+
+// lanes is the table of transfers over one of our lanes.
+func (r UDPReport) lanes() benchtable.Table {
+	t := benchtable.Table{Title: "One QUIC lane", Head: []string{"offload", "runs", "MB/s", "CPU ms/MB", "CPU, to neither", "datagrams/MB", "send calls/MB", "receive calls/MB", "drops"}}
+	values := func(name string, f func(lanes.Run) float64) (out []float64) {
+		for _, l := range r.Lanes {
+			if l.Name() == name {
+				out = append(out, f(l))
+			}
+		}
+		return out
+	}
+	cpu := func(l lanes.Run) float64 { return l.CPU }
+	for _, setting := range lanes.Offloads() {
+		name := setting.Name()
+		median := func(f func(lanes.Run) float64) string {
+			return fmt.Sprintf("%.0f", benchtable.SpreadOf(values(name, f)).Median)
+		}
+		of := values(name, cpu)
+		if len(of) == 0 {
+			continue
+		}
+		t.Add(name, fmt.Sprint(len(of)), benchtable.SpreadOf(values(name, func(l lanes.Run) float64 { return l.MBS })).Text("%.0f", "-"), benchtable.SpreadOf(of).Text("%.3f", "-"),
+			benchtable.RatioOf(of, values(lanes.Run{}.Name(), cpu)).String(), median(func(l lanes.Run) float64 { return l.Datagrams }), median(func(l lanes.Run) float64 { return l.SendCalls }),
+			median(func(l lanes.Run) float64 { return l.RecvCalls }), median(func(l lanes.Run) float64 { return float64(l.Drops) }))
+	}
+	return t
 }
 
 func onOff(v bool) string {

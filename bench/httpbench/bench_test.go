@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/peers"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/planeflags"
@@ -164,7 +165,7 @@ func TestEqualRate(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := planebench.WriteJSON(dir, r); err != nil {
+	if err := planebench.WriteReport(dir, r); err != nil {
 		t.Fatal(err)
 	}
 	var back Report
@@ -244,13 +245,13 @@ func TestComparisons(t *testing.T) {
 	for _, x := range r.Ratios {
 		ratio[fmt.Sprintf("%s/%s@%d", x.Arm, x.Base, x.Streams)] = x
 	}
-	if x := ratio["grpc/laneway-tcp@10"]; x.Behind != 1 || x.LeftOut != 2 || x.Frontend != (Spread{Median: 3, Min: 3, Max: 3, N: 1}) {
+	if x := ratio["grpc/laneway-tcp@10"]; x.Behind != 1 || x.LeftOut != 2 || x.Frontend != (benchtable.Spread{Median: 3, Min: 3, Max: 3, N: 1}) {
 		t.Errorf("grpc: %+v", x)
 	}
-	if x := ratio["laneway-tcp/bare-tcp@10"]; x.LeftOut != 1 || x.Frontend != (Spread{Median: 2.75, Min: 1.5, Max: 4, N: 2}) {
+	if x := ratio["laneway-tcp/bare-tcp@10"]; x.LeftOut != 1 || x.Frontend != (benchtable.Spread{Median: 2.75, Min: 1.5, Max: 4, N: 2}) {
 		t.Errorf("laneway: %+v", x)
 	}
-	if len(r.Added) != 1 || r.Added[0].NoBase != 1 || r.Added[0].LeftOut != 1 || r.Added[0].Ratio != (Spread{Median: 2, Min: 2, Max: 2, N: 1}) || r.Added[0].OwnMS.N != 2 {
+	if len(r.Added) != 1 || r.Added[0].NoBase != 1 || r.Added[0].LeftOut != 1 || r.Added[0].Ratio != (benchtable.Spread{Median: 2, Min: 2, Max: 2, N: 1}) || r.Added[0].OwnMS.N != 2 {
 		t.Errorf("added: %+v", r.Added)
 	}
 	var growth Growth
@@ -259,7 +260,7 @@ func TestComparisons(t *testing.T) {
 			growth = x
 		}
 	}
-	if growth.LeftOut != 1 || growth.Frontend != (Spread{Median: 1.25, Min: 1, Max: 1.5, N: 2}) {
+	if growth.LeftOut != 1 || growth.Frontend != (benchtable.Spread{Median: 1.25, Min: 1, Max: 1.5, N: 2}) {
 		t.Errorf("growth: %+v", growth)
 	}
 }

@@ -3,24 +3,22 @@ package httpbench
 import (
 	"slices"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Spread is the median and the range of a figure over repetitions.
-type Spread = planebench.Spread
-
 // Ratio compares an arm with a base at the same number of open responses: in each repetition the one's figure / the other's.
 type Ratio struct {
-	Arm      string `json:"arm"`
-	Base     string `json:"base"`
-	Streams  int    `json:"streams"`
-	LeftOut  int    `json:"left_out,omitempty"` // pairs in which a run is marked
-	Behind   int    `json:"behind,omitempty"`   // pairs that count although Arm missed the offered rate while Base held it: Arm's figure is too low
-	Frontend Spread `json:"frontend"`
-	Total    Spread `json:"total"`            // frontend and workers
-	Worker   Spread `json:"worker"`           // N = 0 where an arm has no workers
-	TTFTP99  Spread `json:"ttft_p99_ms_more"` // arm - base
+	Arm      string            `json:"arm"`
+	Base     string            `json:"base"`
+	Streams  int               `json:"streams"`
+	LeftOut  int               `json:"left_out,omitempty"` // pairs in which a run is marked
+	Behind   int               `json:"behind,omitempty"`   // pairs that count although Arm missed the offered rate while Base held it: Arm's figure is too low
+	Frontend benchtable.Spread `json:"frontend"`
+	Total    benchtable.Spread `json:"total"`            // frontend and workers
+	Worker   benchtable.Spread `json:"worker"`           // N = 0 where an arm has no workers
+	TTFTP99  benchtable.Spread `json:"ttft_p99_ms_more"` // arm - base
 }
 
 // Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a multiple of what a bare connection adds.
@@ -30,21 +28,21 @@ type Added struct {
 	Streams int    `json:"streams"`
 	LeftOut int    `json:"left_out,omitempty"` // repetitions in which a run is marked
 	// NoBase are repetitions in which the bare connection added nothing that could be seen.
-	NoBase int    `json:"no_base,omitempty"`
-	Ratio  Spread `json:"ratio"`
+	NoBase int               `json:"no_base,omitempty"`
+	Ratio  benchtable.Spread `json:"ratio"`
 	// OwnMS and BareMS are what the two add, in ms of CPU a request.
-	OwnMS  Spread `json:"own_ms"`
-	BareMS Spread `json:"bare_ms"`
+	OwnMS  benchtable.Spread `json:"own_ms"`
+	BareMS benchtable.Spread `json:"bare_ms"`
 }
 
 // Growth is CPU a token with many open responses / with few, in each repetition.
 type Growth struct {
-	Arm      string `json:"arm"`
-	From     int    `json:"from"`
-	To       int    `json:"to"`
-	LeftOut  int    `json:"left_out,omitempty"`
-	Frontend Spread `json:"frontend"`
-	Total    Spread `json:"total"`
+	Arm      string            `json:"arm"`
+	From     int               `json:"from"`
+	To       int               `json:"to"`
+	LeftOut  int               `json:"left_out,omitempty"`
+	Frontend benchtable.Spread `json:"frontend"`
+	Total    benchtable.Spread `json:"total"`
 }
 
 // compare fills in what runs say about each other.
@@ -105,7 +103,7 @@ func (r *Report) addRatio(arm, base string, streams, reps int) {
 		}
 	}
 	if any {
-		x.Frontend, x.Total, x.Worker, x.TTFTP99 = planebench.SpreadOf(front), planebench.SpreadOf(total), planebench.SpreadOf(worker), planebench.SpreadOf(ttft)
+		x.Frontend, x.Total, x.Worker, x.TTFTP99 = benchtable.SpreadOf(front), benchtable.SpreadOf(total), benchtable.SpreadOf(worker), benchtable.SpreadOf(ttft)
 		r.Ratios = append(r.Ratios, x)
 	}
 }
@@ -133,7 +131,7 @@ func (r *Report) addAdded(arm, base string, streams, reps int) {
 		ratio = append(ratio, a/b)
 	}
 	if any {
-		x.Ratio, x.OwnMS, x.BareMS = planebench.SpreadOf(ratio), planebench.SpreadOf(own), planebench.SpreadOf(of)
+		x.Ratio, x.OwnMS, x.BareMS = benchtable.SpreadOf(ratio), benchtable.SpreadOf(own), benchtable.SpreadOf(of)
 		r.Added = append(r.Added, x)
 	}
 }
@@ -152,6 +150,6 @@ func (r *Report) addGrowth(arm string, few, many, reps int) {
 		}
 		front, total = append(front, b.Frontend.TokenUS/a.Frontend.TokenUS), append(total, b.TotalMS/a.TotalMS) // the same tokens a request
 	}
-	x.Frontend, x.Total = planebench.SpreadOf(front), planebench.SpreadOf(total)
+	x.Frontend, x.Total = benchtable.SpreadOf(front), benchtable.SpreadOf(total)
 	r.Growth = append(r.Growth, x)
 }

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -55,14 +54,14 @@ func (r *Report) groups() (out []*runGroup) {
 }
 
 // of is the spread of a figure; runs without it are left out.
-func (g *runGroup) of(f func(*Run) (float64, bool)) Spread {
+func (g *runGroup) of(f func(*Run) (float64, bool)) benchtable.Spread {
 	var v []float64
 	for _, r := range g.runs {
 		if x, ok := f(r); ok {
 			v = append(v, x)
 		}
 	}
-	return planebench.SpreadOf(v)
+	return benchtable.SpreadOf(v)
 }
 
 // cell is the median of a figure, "-" where no run has it.
@@ -114,41 +113,66 @@ func known(p *float64) (float64, bool) {
 
 const mib, kib = 1 << 20, 1 << 10
 
-// Print writes the tables: each arm as the median over its runs, with the range of the CPU figures, then the ratios.
-func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
-	worker := func(f func(*Side) float64) func(*Run) (float64, bool) {
-		return func(r *Run) (float64, bool) {
-			if r.Worker == nil {
-				return 0, false
-			}
-			return f(r.Worker), true
+// Print writes the tables for a terminal.
+func (r *Report) Print(w io.Writer) error { return benchtable.Print(w, r.Shown()...) }
+
+// Shown is what came out: each arm as the median over its runs, with the range of the CPU figures, then the ratios.
+func (r *Report) Shown() []benchtable.Table {
+	out := []benchtable.Table{r.armTable(), r.tokenTable()}
+	for _, t := range []benchtable.Table{r.ratioTable(), r.addedTable(), r.growthTable()} {
+		if len(t.Rows) > 0 {
+			out = append(out, t)
 		}
 	}
+	return out
+}
+
+func workerOf(f func(*Side) float64) func(*Run) (float64, bool) {
+	return func(r *Run) (float64, bool) {
+		if r.Worker == nil {
+			return 0, false
+		}
+		return f(r.Worker), true
+	}
+}
+
+func (r *Report) armTable() benchtable.Table {
 	ttft, itl := func(r *Run) *report.Dist { return r.TTFT }, func(r *Run) *report.Dist { return r.ITL }
 	p50, p99 := func(d *report.Dist) float64 { return d.P50 }, func(d *report.Dist) float64 { return d.P99 }
-
-	row("arm", "open", "runs", "req/s", "of offered", "frontend ms/req", "[min-max]", "worker ms/req", "[min-max]", "ttft p50", "p99", "itl p99", "marked", "errors", "wrong")
-	groups := r.groups()
-	for _, g := range groups {
+	t := benchtable.Table{Title: "CPU (ms a request) and latency (ms)", Head: []string{"arm", "open", "runs", "req/s", "of offered", "frontend", "[min-max]", "to " + LanewayTCP, "worker", "[min-max]", "to " + LanewayTCP,
+		"ttft p50", "p99", "itl p99", "marked", "errors", "wrong"}}
+	for _, g := range r.groups() {
+		front, worker := r.toOwn(g)
 		cells := []string{g.arm, fmt.Sprint(g.streams), fmt.Sprint(len(g.runs)), g.cell("%.0f", always(func(r *Run) float64 { return r.RequestsPerS })),
 			g.cell("%.2f", always(func(r *Run) float64 { return r.RequestsPerS / r.OfferedPerS }))}
-		cells = append(cells, g.ranged(always(func(r *Run) float64 { return r.Frontend.CPUMS }))...)
-		cells = append(cells, g.ranged(worker(func(s *Side) float64 { return s.CPUMS }))...)
-		row(append(cells, g.cell("%.2f", point(ttft, p50)), g.cell("%.2f", point(ttft, p99)), g.cell("%.2f", point(itl, p99)),
+		cells = append(append(cells, g.ranged(always(func(r *Run) float64 { return r.Frontend.CPUMS }))...), front)
+		cells = append(append(cells, g.ranged(workerOf(func(s *Side) float64 { return s.CPUMS }))...), worker)
+		t.Add(append(cells, g.cell("%.2f", point(ttft, p50)), g.cell("%.2f", point(ttft, p99)), g.cell("%.2f", point(itl, p99)),
 			g.sum(func(r *Run) int { return min(len(r.Marks), 1) }), g.sum(func(r *Run) int { return r.ErrorsAll }), g.sum(func(r *Run) int { return r.Wrong }))...)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return t
+}
 
-	fmt.Fprintln(w)
-	row("arm", "open", "frontend us/token", "of it system", "worker us/token", "engines alone", "client us/token", "frontend peak MiB", "KiB an open response", "worker peak MiB", "passes missed", "host busy", "client late p99 ms")
-	for _, g := range groups {
-		row(g.arm, fmt.Sprint(g.streams), g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS })),
+// toOwn are the ratios of an arm to LanewayTCP.
+func (r *Report) toOwn(g *runGroup) (front, worker string) {
+	if g.arm == LanewayTCP {
+		return "1", "1"
+	}
+	for _, x := range r.Ratios {
+		if x.Arm == g.arm && x.Base == LanewayTCP && x.Streams == g.streams {
+			return x.Frontend.String(), x.Worker.String()
+		}
+	}
+	return "-", "-"
+}
+
+func (r *Report) tokenTable() benchtable.Table {
+	t := benchtable.Table{Title: "CPU a token, and memory", Head: []string{"arm", "open", "frontend us/token", "of it system", "worker us/token", "engines alone", "client us/token", "frontend peak MiB", "KiB an open response",
+		"worker peak MiB", "passes missed", "host busy", "client late p99 ms"}}
+	for _, g := range r.groups() {
+		t.Add(g.arm, fmt.Sprint(g.streams), g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS })),
 			g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS * r.Frontend.SystemMS / max(r.Frontend.CPUMS, 1e-9) })),
-			g.cell("%.2f", worker(func(s *Side) float64 { return s.TokenUS })),
+			g.cell("%.2f", workerOf(func(s *Side) float64 { return s.TokenUS })),
 			g.cell("%.2f", func(r *Run) (float64, bool) {
 				if r.Engines == nil {
 					return 0, false
@@ -158,62 +182,36 @@ func (r *Report) Print(w io.Writer) error {
 			g.cell("%.2f", always(func(r *Run) float64 { return r.Client.TokenUS })),
 			g.cell("%.0f", func(r *Run) (float64, bool) { return float64(r.Frontend.RSSPeak) / mib, r.Frontend.RSSPeak > 0 }),
 			g.cell("%.1f", func(r *Run) (float64, bool) { return r.Frontend.RSSPerOpen / kib, r.Frontend.RSSPerOpen != 0 }),
-			g.cell("%.0f", worker(func(s *Side) float64 { return float64(s.RSSPeak) / mib })),
+			g.cell("%.0f", workerOf(func(s *Side) float64 { return float64(s.RSSPeak) / mib })),
 			g.cell("%.3f", func(r *Run) (float64, bool) { return known(r.MissedShare) }),
 			g.cell("%.2f", func(r *Run) (float64, bool) { return known(r.HostBusy) }),
 			g.cell("%.2f", func(r *Run) (float64, bool) { return known(r.ClientLate) }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return r.printRatios(w)
+	return t
 }
 
-func (r *Report) printRatios(w io.Writer) error {
+func (r *Report) ratioTable() benchtable.Table {
+	t := benchtable.Table{Head: []string{"CPU of one / of the other", "open", "pairs", "frontend", "worker", "both", "TTFT p99 ms more", "left out", "behind"}}
 	for _, x := range r.Ratios {
-		fmt.Fprintf(w, "\nCPU %s / %s at %d open: ", x.Arm, x.Base, x.Streams)
-		if x.Frontend.N == 0 {
-			fmt.Fprintf(w, "no pair to compare, in all %d a run is marked", x.LeftOut)
-			continue
-		}
-		fmt.Fprintf(w, "in each of %d pairs: frontend %s, ", x.Frontend.N, x.Frontend)
-		if x.Worker.N > 0 {
-			fmt.Fprintf(w, "worker %s, ", x.Worker)
-		}
-		fmt.Fprintf(w, "both %s", x.Total)
-		if x.TTFTP99.N > 0 {
-			fmt.Fprintf(w, "; TTFT p99 %+.1f [%+.1f to %+.1f] ms", x.TTFTP99.Median, x.TTFTP99.Min, x.TTFTP99.Max)
-		}
-		if x.LeftOut > 0 {
-			fmt.Fprintf(w, " (%d pairs left out, a run is marked)", x.LeftOut)
-		}
-		if x.Behind > 0 {
-			fmt.Fprintf(w, " (at least: in %d pairs %s was behind the load, which makes it look cheaper)", x.Behind, x.Arm)
-		}
+		t.Add(x.Arm+" / "+x.Base, fmt.Sprint(x.Streams), fmt.Sprint(x.Frontend.N), x.Frontend.String(), x.Worker.String(), x.Total.String(), x.TTFTP99.More("%+.1f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.Behind))
 	}
+	t.Note("Median and range over the pairs, one of each repetition. " +
+		"Left out: pairs in which a run is marked. Behind: pairs that count although the first arm was behind the load, which makes it look cheaper, so its figures are \"at least\".")
+	return t
+}
+
+func (r *Report) addedTable() benchtable.Table {
+	t := benchtable.Table{Head: []string{"added to the frontend over " + InProcess, "open", "repetitions", "ratio", "the one, ms a request", "the other", "left out", "the other added nothing"}}
 	for _, x := range r.Added {
-		fmt.Fprintf(w, "\nadded to the frontend over %s at %d open, %s / %s: ", InProcess, x.Streams, x.Arm, x.Bare)
-		if x.Ratio.N == 0 {
-			fmt.Fprintf(w, "nothing to compare: %d repetitions left out, a run is marked; in %d the bare connection added nothing", x.LeftOut, x.NoBase)
-			continue
-		}
-		fmt.Fprintf(w, "in each of %d repetitions %s (%.3f [%.3f-%.3f] and %.3f [%.3f-%.3f] ms a request)", x.Ratio.N, x.Ratio,
-			x.OwnMS.Median, x.OwnMS.Min, x.OwnMS.Max, x.BareMS.Median, x.BareMS.Min, x.BareMS.Max)
-		if x.LeftOut+x.NoBase > 0 {
-			fmt.Fprintf(w, " (%d left out, a run is marked; %d where the bare connection added nothing)", x.LeftOut, x.NoBase)
-		}
+		t.Add(x.Arm+" / "+x.Bare, fmt.Sprint(x.Streams), fmt.Sprint(x.Ratio.N), x.Ratio.String(), x.OwnMS.More("%.3f"), x.BareMS.More("%.3f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.NoBase))
 	}
+	return t
+}
+
+func (r *Report) growthTable() benchtable.Table {
+	t := benchtable.Table{Head: []string{"CPU a token at the same tokens a second", "open / open", "pairs", "frontend", "frontend and workers", "left out"}}
 	for _, x := range r.Growth {
-		fmt.Fprintf(w, "\nCPU a token of %s, %d open / %d open at the same tokens a second: ", x.Arm, x.To, x.From)
-		if x.Frontend.N == 0 {
-			fmt.Fprintf(w, "no pair to compare, in all %d a run is marked", x.LeftOut)
-			continue
-		}
-		fmt.Fprintf(w, "in each of %d pairs: frontend %s, frontend and workers %s", x.Frontend.N, x.Frontend, x.Total)
-		if x.LeftOut > 0 {
-			fmt.Fprintf(w, " (%d pairs left out, a run is marked)", x.LeftOut)
-		}
+		t.Add(x.Arm, fmt.Sprintf("%d / %d", x.To, x.From), fmt.Sprint(x.Frontend.N), x.Frontend.String(), x.Total.String(), fmt.Sprint(x.LeftOut))
 	}
-	_, err := fmt.Fprintln(w)
-	return err
+	return t
 }

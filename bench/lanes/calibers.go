@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,33 @@ type CaliberConfig struct {
 
 // echoBytes is the size of an echo.
 const echoBytes = 1 << 10
+
+// Names of calibers, or what they begin with.
+const (
+	freshLane    = "one lane, real handshake"
+	warmLane     = "one lane, warm connection"
+	laneEcho     = "echo of 1 KiB"
+	fourLane     = "four lanes"
+	loss         = "loss"
+	libraryOne   = "library without sockets, one stream"
+	libraryEcho  = "library without sockets, echo of 1 KiB"
+	libraryFour  = "library without sockets, four streams"
+	libraryUnrel = "library, datagrams that came"
+)
+
+// Base is the caliber that one is compared with, "" for none: rates with the warm lane, what runs without sockets with the same over them.
+func Base(caliber string) string {
+	if rest, ok := strings.CutPrefix(caliber, libraryEcho); ok {
+		return laneEcho + rest
+	}
+	switch {
+	case caliber == libraryFour:
+		return libraryOne
+	case slices.Contains([]string{freshLane, fourLane, libraryOne, libraryUnrel}, caliber), strings.HasPrefix(caliber, loss):
+		return warmLane
+	}
+	return ""
+}
 
 // Figure is one figure of one run.
 type Figure struct {
@@ -96,17 +124,17 @@ func oneLane(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 	if err := transfer(p.accepted, p.dialled, cfg.Bytes); err != nil {
 		return err
 	}
-	f.rate("one lane, real handshake", cfg.Bytes, time.Since(began)-opened)
+	f.rate(freshLane, cfg.Bytes, time.Since(began)-opened)
 	began = time.Now()
 	if err := transfer(p.accepted, p.dialled, cfg.Bytes); err != nil {
 		return err
 	}
-	f.rate("one lane, warm connection", cfg.Bytes, time.Since(began))
+	f.rate(warmLane, cfg.Bytes, time.Since(began))
 	v, err := echoes(p.dialled, p.accepted, cfg.Echoes)
 	if err != nil {
 		return err
 	}
-	f.times("echo of 1 KiB", v)
+	f.times(laneEcho, v)
 	return nil
 }
 
@@ -171,7 +199,7 @@ func fourLanes(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 		wg.Go(func() { errs[i] = transfer(accepted[i], dialled[i], cfg.Bytes/4) })
 	}
 	wg.Wait()
-	f.rate("four lanes", cfg.Bytes/4*4, time.Since(began))
+	f.rate(fourLane, cfg.Bytes/4*4, time.Since(began))
 	return errors.Join(errs...)
 }
 
@@ -198,6 +226,6 @@ func oneLossy(ctx context.Context, cfg CaliberConfig, f *figures, through path) 
 	if err := transfer(p.accepted, p.dialled, bytes); err != nil {
 		return err
 	}
-	f.rate(fmt.Sprintf("loss %.0f%%, round trip + %v", 100*through.loss, through.rtt), bytes, time.Since(began))
+	f.rate(fmt.Sprintf(loss+" %.0f%%, round trip + %v", 100*through.loss, through.rtt), bytes, time.Since(began))
 	return nil
 }

@@ -31,12 +31,12 @@ func inMemory(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 	if err := transfer(out, in, cfg.Memory); err != nil {
 		return err
 	}
-	f.rate("library without sockets, one stream", cfg.Memory, time.Since(began))
+	f.rate(libraryOne, cfg.Memory, time.Since(began))
 	v, err := echoes(out, in, cfg.Echoes)
 	if err != nil {
 		return err
 	}
-	f.times("library without sockets, echo of 1 KiB", v)
+	f.times(libraryEcho, v)
 	type pipe struct{ out, in io.ReadWriter }
 	pipes := []pipe{{out, in}}
 	for len(pipes) < 4 {
@@ -53,7 +53,7 @@ func inMemory(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 		wg.Go(func() { errs[i] = transfer(p.out, p.in, cfg.Memory/4) })
 	}
 	wg.Wait()
-	f.rate("library without sockets, four streams", cfg.Memory/4*4, time.Since(began))
+	f.rate(libraryFour, cfg.Memory/4*4, time.Since(began))
 	return errors.Join(errs...)
 }
 
@@ -127,7 +127,7 @@ func datagrams(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 	if r.got == 0 {
 		return errors.New("no datagram has come")
 	}
-	f.rate("library, datagrams that came", int64(r.got)*datagramBytes, r.last.Sub(began))
+	f.rate(libraryUnrel, int64(r.got)*datagramBytes, r.last.Sub(began))
 	f.add("library, datagrams lost", "%", 100*(1-float64(r.got)/float64(n)))
 	return nil
 }

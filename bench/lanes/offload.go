@@ -46,9 +46,12 @@ func (r Run) Name() string {
 	}
 }
 
+// Offloads are the settings that are measured.
+func Offloads() []Run { return []Run{{}, {GSO: true}, {GSO: true, GRO: true}} }
+
 // Offload runs Transfers of Bytes over one lane, without offload, with GSO, and with GSO and GRO.
 func Offload(ctx context.Context, cfg OffloadConfig) (runs []Run, err error) {
-	settings := []Run{{}, {GSO: true}, {GSO: true, GRO: true}}
+	settings := Offloads()
 	for rep := range cfg.Runs {
 		order := slices.Clone(settings)
 		if rep%2 == 1 {

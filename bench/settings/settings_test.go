@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/report"
@@ -46,11 +47,11 @@ func TestRatios(t *testing.T) {
 		t.Errorf("%+v, %+v", tcp, quic)
 	}
 	var out strings.Builder
-	if err := Print(&out, []Setting{{Name: "gap"}, {Name: "other"}}, []string{"tcp", "quic"}, []Pair{tcp, quic}, []Left{{"other", "no reason"}}); err != nil {
+	if err := benchtable.Print(&out, Shown([]Setting{{Name: "gap"}, {Name: "other"}}, []string{"tcp", "quic"}, []Pair{tcp, tcp, quic}, []Left{{"other", "no reason"}})); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
-	for _, want := range []string{"gap tcp 1 0 0.50 [0.50-0.50]", "+2.00 [+2.00 to +2.00]", "gap quic 0 1 - - -", "left out: other: no reason"} {
+	for _, want := range []string{"gap tcp 2 0 0.50 [0.50-0.50]", "+2.00 [+2.00 to +2.00]", "gap quic 0 1 - - -", "Left out: other: no reason"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, &out)
 		}

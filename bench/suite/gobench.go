@@ -3,66 +3,132 @@ package suite
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 )
 
-// summary joins the passes of Go benchmarks: for each benchmark and unit the median and the range. It is "" for text that has none.
-func summary(text string) string {
-	type key struct{ name, unit string }
-	values := map[key][]float64{}
-	var order []key
+// goTables reads the output of the passes of Go benchmarks.
+func goTables(path, ratio string) ([]benchtable.Table, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	t := summary(string(b), ratio)
+	if len(t) == 0 {
+		return nil, fmt.Errorf("no benchmark has printed a result: %s", b)
+	}
+	return t, nil
+}
+
+// result is one line of a benchmark, over the passes.
+type result struct {
+	name   string
+	keys   []string // of its name's elements: KEY=VALUE
+	cells  []string
+	values map[string][]float64 // by unit
+}
+
+// summary joins the passes of Go benchmarks: a table for each benchmark whose lines are named alike, with a column for each KEY=VALUE of the names, then for each unit
+// the median and the range, and of the unit ratio what it is to the first line's. It is empty for text that has no results.
+func summary(text, ratio string) (out []benchtable.Table) {
+	var results []*result
+	var units []string
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
 			continue
 		}
-		for i := 2; i+1 < len(f); i += 2 { // f[1] is the number of iterations
-			v, err := strconv.ParseFloat(f[i], 64)
+		i := slices.IndexFunc(results, func(r *result) bool { return r.name == f[0] })
+		if i < 0 {
+			i = len(results)
+			results = append(results, newResult(f[0]))
+		}
+		for k := 2; k+1 < len(f); k += 2 { // f[1] is the number of iterations
+			v, err := strconv.ParseFloat(f[k], 64)
 			if err != nil {
 				break
 			}
-			k := key{strings.TrimPrefix(f[0], "Benchmark"), f[i+1]}
-			if values[k] == nil {
-				order = append(order, k)
+			if !slices.Contains(units, f[k+1]) {
+				units = append(units, f[k+1])
 			}
-			values[k] = append(values[k], v)
+			results[i].values[f[k+1]] = append(results[i].values[f[k+1]], v)
 		}
 	}
-	var b strings.Builder
-	last := ""
-	for _, k := range order {
-		if k.name != last {
-			fmt.Fprintf(&b, "%s\n", k.name)
-			last = k.name
+	for len(results) > 0 {
+		first := results[0]
+		alike := func(r *result) bool { return slices.Equal(r.keys, first.keys) }
+		var rows []*result
+		for _, r := range results {
+			if alike(r) {
+				rows = append(rows, r)
+			}
 		}
-		s := planebench.SpreadOf(values[k])
-		fmt.Fprintf(&b, "    %-20s %s", k.unit, digits(s.Median))
-		if s.N > 1 {
-			fmt.Fprintf(&b, " [%s to %s] of %d", digits(s.Min), digits(s.Max), s.N)
-		}
-		b.WriteByte('\n')
+		results = slices.DeleteFunc(results, alike)
+		out = append(out, tableOf(rows, units, ratio))
 	}
-	return b.String()
+	return out
 }
 
-func digits(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
+// procs is what the testing package puts behind a name.
+var procs = regexp.MustCompile(`-\d+$`)
 
-// SummaryFile has the summary of a part that is a Go benchmark.
-const SummaryFile = "summary.txt"
+func newResult(name string) *result {
+	r := &result{name: name, values: map[string][]float64{}}
+	for i, part := range strings.Split(procs.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), ""), "/") {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			key, value = "", part
+			if i == 0 {
+				key = part // what has another name is another table
+			}
+		}
+		r.keys, r.cells = append(r.keys, key), append(r.cells, value)
+	}
+	return r
+}
 
-// writeSummary writes it beside the output of the passes.
-func writeSummary(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
+func tableOf(rows []*result, units []string, ratio string) benchtable.Table {
+	t := benchtable.Table{Head: append([]string{"benchmark"}, rows[0].keys[1:]...)}
+	units = slices.DeleteFunc(slices.Clone(units), func(unit string) bool {
+		return !slices.ContainsFunc(rows, func(r *result) bool { return len(r.values[unit]) > 0 })
+	})
+	for _, unit := range units {
+		t.Head = append(t.Head, unit)
+		if unit == ratio {
+			t.Head = append(t.Head, "to the first")
+		}
 	}
-	s := summary(string(b))
-	if s == "" {
-		return fmt.Errorf("no benchmark has printed a result: %s", strings.Join(slices.Collect(strings.Lines(string(b))), ""))
+	for _, r := range rows {
+		cells := slices.Clone(r.cells)
+		for _, unit := range units {
+			cells = append(cells, cell(benchtable.SpreadOf(r.values[unit])))
+			if unit == ratio {
+				cells = append(cells, benchtable.RatioOf(r.values[unit], rows[0].values[unit]).String())
+			}
+		}
+		t.Add(cells...)
 	}
-	return os.WriteFile(to, []byte(s), 0o644)
+	return t
+}
+
+func cell(s benchtable.Spread) string {
+	if s.N == 0 {
+		return "-"
+	}
+	if s.Min == s.Max {
+		return digits(s.Median)
+	}
+	return fmt.Sprintf("%s [%s-%s]", digits(s.Median), digits(s.Min), digits(s.Max))
+}
+
+// digits writes four digits without an exponent.
+func digits(v float64) string {
+	if v >= 1000 || v <= -1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }

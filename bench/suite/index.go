@@ -28,7 +28,7 @@ func (ix *Index) write(dir string) error {
 	return errors.Join(os.WriteFile(filepath.Join(dir, IndexFile), append(b, '\n'), 0o644), os.WriteFile(filepath.Join(dir, PageFile), []byte(ix.page(dir)), 0o644))
 }
 
-// page is suite.md: the machine, a row for each part, and what each printed.
+// page is suite.md: the machine, a row for each part, and the tables of each with the command that makes them, as a document takes them; where there are none, what it printed.
 func (ix *Index) page(dir string) string {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
@@ -63,18 +63,17 @@ func (ix *Index) page(dir string) string {
 		line("| [%s](#%s) | %d | %s | %s | %s | [stdout](%s) [stderr](%s) |", r.Name, r.Name, r.ExitCode, minutes(r.Seconds/60), minutes(r.Expected), r.LoadBefore, filepath.ToSlash(r.Stdout), filepath.ToSlash(r.Stderr))
 	}
 	for _, r := range ix.Parts {
-		line("\n## %s\n", r.Name)
-		line("%s. In `%s`, %d times:\n\n```\n%s\n```", r.What, filepath.ToSlash(r.Dir), r.Passes, strings.Join(append([]string{filepath.Base(r.Command[0])}, r.Command[1:]...), " "))
+		line("\n## %s\n\n%s. %d times.\n", r.Name, r.What, r.Passes)
 		if r.Error != "" {
-			line("\n**Failed**, exit code %d: %s", r.ExitCode, oneLine(r.Error))
+			line("**Failed**, exit code %d: %s", r.ExitCode, oneLine(r.Error))
 			quote(&b, filepath.Join(dir, r.Stderr), 20)
 		}
-		if r.Summary != "" {
-			line("\nMedian and range over the passes:")
-			quote(&b, filepath.Join(dir, r.Summary), 1<<20)
-			continue
+		if text, err := os.ReadFile(filepath.Join(dir, r.Tables)); r.Tables != "" && err == nil {
+			b.Write(text)
+		} else {
+			quote(&b, filepath.Join(dir, r.Stdout), most)
 		}
-		quote(&b, filepath.Join(dir, r.Stdout), most)
+		line("\n```\n%s\n```", r.Shell)
 	}
 	return b.String()
 }

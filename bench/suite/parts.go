@@ -28,6 +28,7 @@ type Part struct {
 	Args    []string
 	// Passes is how often it is run, for Go benchmarks, which do not repeat themselves interleaved; 0 = once, it repeats by itself.
 	Passes  int
+	Ratio   string  // of a Go benchmark: the unit of which each row is compared with the first
 	Minutes float64 // what it takes on 2 cores
 	// Artifacts says that the program takes --artifact-dir.
 	Artifacts bool
@@ -42,46 +43,67 @@ func Parts() []Part {
 		{Name: "transport", What: "messages over lanes, ports and a group of sockets", Program: loadgen, Args: words("transport"), Quick: words("transport --quick"), Minutes: 3, Artifacts: true},
 		{Name: "streams", What: "16, 64 and 256 streams over 1 to 8 lanes; half the items of the command's default", Program: loadgen, Args: words("streams --item-count=100000"),
 			Quick: words("streams --quick --lanes=1,4 --streams=16"), Minutes: 5, Artifacts: true},
-		{Name: "peers", What: "load A: Laneway, other libraries and a bare connection", Program: self, Args: words("--pairs=3"),
-			Quick: words("--pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 5, Artifacts: true},
+		{Name: "peers", What: "load A: Laneway, other libraries and a bare connection", Program: self, Args: words("--pairs=3"), Quick: words("--pairs=1 --streams=24 --engines=4" + quickLoad), Minutes: 4.2, Artifacts: true},
 		{Name: "peers-128-engines", What: "the same with 8 records a batch", Program: self, Args: words("--pairs=3 --engines=128 --peer=bare-tcp,bare-quic,grpc"),
-			Quick: words("--pairs=1 --peer=bare-tcp --streams=24 --engines=8 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 3, Artifacts: true},
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=24 --engines=8" + quickLoad), Minutes: 2.6, Artifacts: true},
 		{Name: "peers-8192", What: "the same with 8,192 open responses", Program: self,
 			Args:  words("--pairs=3 --streams=8192 --engines=64 --inter-token-latency=100ms --duration=5s --peer=bare-tcp,bare-quic,grpc,tcp-connection"),
-			Quick: words("--pairs=1 --peer=bare-tcp --streams=96 --engines=8 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 5, Artifacts: true},
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=96 --engines=8" + quickLoad), Minutes: 4.6, Artifacts: true},
+		{Name: "gaps", What: "gap against CPU and delays: 1,024 open responses, 128 engines", Program: self, Args: words("gaps --pairs=3"),
+			Quick: words("gaps --pairs=1 --gap=0s,2ms --response-plane=tcp --streams=24 --engines=8" + quickLoad), Minutes: 2.8, Artifacts: true},
+		{Name: "gaps-8192", What: "gap against CPU and delays: 8,192 open responses, 1,024 engines", Program: self,
+			Args:  words("gaps --pairs=2 --streams=8192 --engines=1024 --inter-token-latency=160ms --duration=4s"),
+			Quick: words("gaps --pairs=1 --gap=0s,2ms --response-plane=quic --streams=96 --engines=16" + quickLoad), Minutes: 2.6, Artifacts: true},
 		{Name: "http", What: "one HTTP frontend with 8,192 responses, its plane replaced", Program: self, Args: words("http --pairs=3"),
-			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms --warmup-duration=150ms --duration=400ms"), Minutes: 6, Artifacts: true},
-		{Name: "cluster", What: "frontend, workers, etcd, NATS and load generator, our planes and the reference arms; responses of 128 tokens", Program: cluster,
-			Args:  words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=3 --osl=128 --request-count=6144"),
-			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 14.5, Artifacts: true},
+			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms --warmup-duration=150ms --duration=400ms"), Minutes: 4.6, Artifacts: true},
+		{Name: "cluster", What: "frontend, workers, etcd, NATS and load generator with 8,192 responses of 128 tokens over HTTP: our planes and the reference arms; two runs of each", Program: cluster,
+			Args:  words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=2 --osl=128 --request-count=6144"),
+			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 9.7, Artifacts: true},
 		{Name: "udp", What: "ways to send and receive UDP datagrams", Program: self, Args: words("udp"), Quick: words("udp --bytes=1000000 --pairs=1 --transfers=1 --transfer-bytes=1000000"), Minutes: 1.5, Artifacts: true},
 		{Name: "quic", What: "handshake, throughput, echoes, loss", Program: self, Args: words("quic"), Quick: words("quic --bytes=1MiB --memory-bytes=1MiB --echoes=20 --pairs=1"), Minutes: 0.5, Artifacts: true},
-		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux", "Delay/plane/streams/record=64$", "300x", 3),
-		goBench("mux-wire", "wire time of a first record", muxTest, "mux", "OnTheWire", "200x", 0.5),
-		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms", 1),
-		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic", "Settings|FanIn", "64x", 1),
-		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/httpfront", "OutPath", "50000x", 0.5),
-		goBench("allocations-mux", "allocations of a pass", muxTest, "mux", "Pass", "2000x", 0.7),
-		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/httpfront", "Events|Response", "2000x", 0.2),
-		{Name: "allocations-plane", What: "allocations and memory by response, in processes", Program: loadgen,
-			Args:  words("plane --response-plane=tcp,quic --delivery=sink,pull --runs=3 --engines=8 --frontends=1 --duration=3s --warmup-duration=2s --request-count=0 --warmup-request-count=0"),
-			Quick: words("plane --response-plane=tcp --delivery=sink --concurrency=24 --engines=4 --frontends=1 --osl=10 --inter-token-latency=10ms --duration=300ms --warmup-duration=150ms --request-count=0"), Minutes: 1.5, Artifacts: true},
+		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux", "Delay/plane/streams/record=64$", "100x", "cpu-ns/record", 1.2),
+		goBench("mux-wire", "wire time of a first record", muxTest, "mux", "OnTheWire", "200x", "p50-ms", 0.5),
+		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms", "cpu-ns/record", 1),
+		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic", "Settings|FanIn", "64x", "cpu-ms/MiB", 1),
+		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/httpfront", "OutPath", "50000x", "us/event", 0.5),
+		goBench("allocations-mux", "allocations of a pass", muxTest, "mux", "Pass", "2000x", "ns/record", 0.7),
+		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/httpfront", "Events|Response", "2000x", "allocs/op", 0.2),
 		{Name: "transport-netns", What: "messages between two network namespaces, 20,000 of each kind (Linux, root)", Program: loadgen, Args: words("transport --netns"), Quick: words("transport --netns --quick"),
 			Minutes: 11, Artifacts: true, Apart: true},
 		{Name: "streams-netns", What: "streams between two network namespaces; half the items of the command's default (Linux, root)", Program: loadgen, Args: words("streams --netns --item-count=100000"),
 			Quick: words("streams --netns --quick --lanes=1,4 --streams=16"), Minutes: 6, Artifacts: true, Apart: true},
 		{Name: "settings", What: "one setting changed at a time, against the default", Program: self, Args: words("settings"),
-			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4 --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"), Minutes: 14, Artifacts: true, Apart: true},
+			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4" + quickLoad), Minutes: 14, Artifacts: true, Apart: true},
 	}
 }
 
+// quickLoad is the load of a quick suite's parts.
+const quickLoad = " --osl=10 --inter-token-latency=10ms --warmup-duration=150ms --duration=300ms"
+
 func words(s string) []string { return strings.Fields(s) }
 
-// goBench is a Go benchmark, which is run three times.
-func goBench(name, what, program, dir, pattern, benchtime string, minutes float64) Part {
-	args := []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=20m"}
-	quick := []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=1x", "-test.timeout=5m"}
-	return Part{Name: name, What: what, Program: program, Dir: dir, Args: args, Passes: 3, Minutes: minutes, Quick: quick}
+// goBench is a Go benchmark, which is run three times. ratio is the unit of which each row is compared with the first one.
+func goBench(name, what, program, dir, pattern, benchtime, ratio string, minutes float64) Part {
+	flags := func(benchtime, limit string) []string {
+		return []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=" + limit}
+	}
+	return Part{Name: name, What: what, Program: program, Dir: dir, Args: flags(benchtime, "20m"), Passes: 3, Ratio: ratio, Minutes: minutes, Quick: flags("1x", "5m")}
+}
+
+// Shell is what a user types in the folder of the checkout to have the part's tables.
+func (p Part) Shell() string {
+	switch {
+	case p.Dir != "":
+		var args []string
+		for _, a := range p.Args {
+			name, value, _ := strings.Cut(strings.TrimPrefix(a, "-test."), "=")
+			args = append(args, "-"+name+" '"+value+"'")
+		}
+		return "for i in $(seq " + strconv.Itoa(max(p.Passes, 1)) + "); do go test " + strings.Join(args, " ") + " ./" + p.Dir + "; done"
+	case p.Program == self:
+		return "cd bench && " + strings.Join(append([]string{"GOWORK=off go run ."}, p.Args...), " ")
+	}
+	return strings.Join(append([]string{"go run ./cmd/" + p.Program}, p.Args...), " ")
 }
 
 // Names are those of all parts, or of those that are run when none is named.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/children"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/cli"
 )
 
@@ -45,8 +46,9 @@ type Index struct {
 type Result struct {
 	Name       string   `json:"name"`
 	What       string   `json:"what"`
-	Command    []string `json:"command"`
-	Dir        string   `json:"dir"` // of the checkout, in which it ran
+	Shell      string   `json:"shell"`   // what a user types for the same
+	Command    []string `json:"command"` // what was run
+	Dir        string   `json:"dir"`     // of the checkout, in which it ran
 	Passes     int      `json:"passes"`
 	ExitCode   int      `json:"exit_code"` // of the last pass; -1 = none, it was ended or could not be started
 	Error      string   `json:"error,omitempty"`
@@ -56,7 +58,7 @@ type Result struct {
 	Stdout     string   `json:"stdout"`
 	Stderr     string   `json:"stderr"`
 	Artifacts  string   `json:"artifacts,omitempty"`
-	Summary    string   `json:"summary,omitempty"` // of a Go benchmark's passes
+	Tables     string   `json:"tables,omitempty"` // as Markdown
 }
 
 // PartsError says which parts have failed.
@@ -169,7 +171,7 @@ func makeDir(dir string, r Revision) (string, error) {
 func (t *tools) run(ctx context.Context, p Part, out string) (r Result) {
 	dir := filepath.Join(out, p.Name)
 	cmd := t.command(p, dir)
-	r = Result{Name: p.Name, What: p.What, Command: append([]string{cmd.Path}, cmd.Args...), Dir: orRoot(p.Dir), Passes: max(p.Passes, 1), ExitCode: -1, Expected: p.Minutes, LoadBefore: load(),
+	r = Result{Name: p.Name, What: p.What, Shell: p.Shell(), Command: append([]string{cmd.Path}, cmd.Args...), Dir: orRoot(p.Dir), Passes: max(p.Passes, 1), ExitCode: -1, Expected: p.Minutes, LoadBefore: load(),
 		Stdout: filepath.Join(p.Name, "stdout.txt"), Stderr: filepath.Join(p.Name, "stderr.txt")}
 	if p.Artifacts {
 		r.Artifacts = filepath.Join(p.Name, "run")
@@ -202,13 +204,28 @@ func (t *tools) run(ctx context.Context, p Part, out string) (r Result) {
 	if err := errors.Join(stdout.Sync(), stderr.Sync()); err != nil {
 		return fail(err)
 	}
-	if p.Dir != "" {
-		r.Summary = filepath.Join(p.Name, SummaryFile)
-		if err := writeSummary(filepath.Join(out, r.Stdout), filepath.Join(out, r.Summary)); err != nil {
-			return fail(err)
-		}
+	if r.Tables, err = p.tables(out, r); err != nil {
+		return fail(err)
 	}
 	return r
+}
+
+// tables makes the Markdown of a part whose program has made none, and says where it is.
+func (p Part) tables(out string, r Result) (string, error) {
+	var t []benchtable.Table
+	var err error
+	switch {
+	case p.Dir != "":
+		t, err = goTables(filepath.Join(out, r.Stdout), p.Ratio)
+	case p.Program == cluster:
+		t, err = clusterTable(filepath.Join(out, r.Artifacts))
+	case p.Artifacts:
+		return filepath.Join(r.Artifacts, benchtable.File), nil
+	}
+	if err != nil || len(t) == 0 {
+		return "", err
+	}
+	return filepath.Join(p.Name, benchtable.File), benchtable.Write(filepath.Join(out, p.Name), t...)
 }
 
 func orRoot(dir string) string {

@@ -6,12 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/report"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -103,15 +106,79 @@ func TestPassesAndArtifacts(t *testing.T) {
 	}
 }
 
-// TestSummary: the passes of a benchmark become one line for each of its figures.
+// TestSummary: the passes of a benchmark become one row for each of its lines, with what its name says in columns, and the ratio to the first row pass by pass.
 func TestSummary(t *testing.T) {
-	text := "goos: linux\nBenchmarkA/x-2   \t 100\t 10.0 ns/op\t 3 B/op\nBenchmarkB-2 7 1 ns/op\nPASS\nBenchmarkA/x-2 100 30 ns/op 4 B/op\nBenchmarkA/x-2 100 20 ns/op 5 B/op\n"
-	want := "A/x-2\n    ns/op                20 [10 to 30] of 3\n    B/op                 4 [3 to 5] of 3\nB-2\n    ns/op                1\n"
-	if got := summary(text); got != want {
-		t.Errorf("%q, expected %q", got, want)
+	text := "goos: linux\nBenchmarkA/x=1-2   \t 100\t 10.0 ns/op\t 3 B/op\nBenchmarkA/x=2-2 7 20 ns/op\nBenchmarkB-2 7 1 ns/op\nPASS\nBenchmarkA/x=1-2 100 30 ns/op 4 B/op\nBenchmarkA/x=2-2 7 90 ns/op\n" +
+		"BenchmarkA/x=1-2 100 20 ns/op 5 B/op\n"
+	var b strings.Builder
+	if err := benchtable.Markdown(&b, summary(text, "ns/op")...); err != nil {
+		t.Fatal(err)
 	}
-	if got := summary("PASS\nok\n"); got != "" {
-		t.Errorf("%q of nothing", got)
+	want := "| benchmark | x | ns/op | to the first | B/op |\n|---|---|---|---|---|\n| A | 1 | 20 [10-30] | 1.00 [1.00-1.00] | 4 [3-5] |\n| A | 2 | 55 [20-90] | 2.50 [2.00-3.00] | - |\n" +
+		"\n| benchmark | ns/op | to the first |\n|---|---|---|\n| B | 1 | 1.00 |\n"
+	if b.String() != want {
+		t.Errorf("%s\nexpected\n%s", &b, want)
+	}
+	if got := summary("PASS\nok\n", "ns/op"); len(got) != 0 {
+		t.Errorf("%v of nothing", got)
+	}
+}
+
+// TestShell: what the page says is what a user can type.
+func TestShell(t *testing.T) {
+	want := map[string]string{
+		"transport": "go run ./cmd/loadgen transport",
+		"udp":       "cd bench && GOWORK=off go run . udp",
+		"mux-wire":  "for i in $(seq 3); do go test -run '^$' -bench 'OnTheWire' -benchtime '200x' -timeout '20m' ./mux; done",
+	}
+	for _, p := range Parts() {
+		if text, ok := want[p.Name]; ok && p.Shell() != text {
+			t.Errorf("%s: %q, expected %q", p.Name, p.Shell(), text)
+		}
+	}
+}
+
+// TestClusterTable: arms in the order in which they ran, a row for each number of holders, and ratios between runs of the same number.
+func TestClusterTable(t *testing.T) {
+	dir := t.TempDir()
+	for i, r := range []struct {
+		name    string
+		holders int
+		rate    float64
+		marks   []string
+	}{{"tcp-1", 0, 100, nil}, {"mux-tcp-1", 0, 50, []string{"shared cores"}}, {"mux-tcp-2", 1, 80, nil}, {"tcp-2", 0, 200, nil}} {
+		run := report.Run{Schema: report.Schema, StartedAt: fmt.Sprintf("2026-01-01T00:00:0%dZ", i), Marks: r.marks, Holders: &r.holders, Raw: &report.Window{},
+			Steady: &report.Window{RequestsPerS: &r.rate, FrontendCPU: &r.rate, TTFT: &report.Dist{P50: 1.5, P99: 2}}}
+		b, err := json.Marshal(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, r.name), 0o755), os.WriteFile(filepath.Join(dir, r.name, report.RunFile), b, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "analysis"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := clusterTable(dir)
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("%v, %v", tables, err)
+	}
+	want := []string{
+		"tcp 0 2 100.0-200.0 1 1.5 2.0 - 100.00-200.00 1 - 1 - - 0 - ",
+		"mux-tcp 0 1 50.0 0.50 1.5 2.0 - 50.00 0.50 - - - - 0 - shared cores",
+		"mux-tcp 1 1 80.0 0.40 1.5 2.0 - 80.00 0.40 - - - - 0 - ",
+	}
+	for i, row := range tables[0].Rows {
+		if got := strings.Join(row, " "); i >= len(want) || got != want[i] {
+			t.Errorf("row %d: %q", i, got)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tcp-2", report.RunFile), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clusterTable(dir); err == nil {
+		t.Error("a run of another schema is no error")
 	}
 }
 
@@ -120,6 +187,9 @@ func TestPlanFits(t *testing.T) {
 	sum := 0.0
 	seen := map[string]bool{}
 	for _, p := range Parts() {
+		if p.Dir != "" && p.Ratio == "" {
+			t.Errorf("%s has no ratio", p.Name)
+		}
 		if seen[p.Name] || len(p.Quick) == 0 || p.Minutes <= 0 || p.What == "" {
 			t.Errorf("%+v", p)
 		}
@@ -128,8 +198,8 @@ func TestPlanFits(t *testing.T) {
 			sum += p.Minutes
 		}
 	}
-	if sum > 55 {
-		t.Errorf("%v minutes in all, of 60 with building", sum)
+	if sum > 50 {
+		t.Errorf("%v minutes in all, of 60 with building, which takes up to 6", sum)
 	}
 	if all, some := Names(true), Names(false); len(all) != len(Parts()) || len(some) >= len(all) {
 		t.Errorf("%v, %v", all, some)

@@ -31,6 +31,9 @@ type Way struct {
 	By       string `json:"by,omitempty"`
 }
 
+// Plain is the way that others are compared with: a datagram a call.
+var Plain = Way{Messages: 1}
+
 func (w Way) String() string {
 	s := "sendmsg"
 	if w.Messages > 1 {
@@ -121,13 +124,10 @@ func Groups(runs []Run) (out []*Group) {
 	return out
 }
 
-// Spread is median, least and most of a figure.
-func (g *Group) Spread(f func(Run) float64) (median, least, most float64) {
-	var v []float64
+// Values are those of a figure, in the order of the runs.
+func (g *Group) Values(f func(Run) float64) (out []float64) {
 	for _, r := range g.Runs {
-		v = append(v, f(r))
+		out = append(out, f(r))
 	}
-	slices.Sort(v)
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2, v[0], v[n-1]
+	return out
 }

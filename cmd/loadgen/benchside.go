@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/streambench"
@@ -44,7 +44,7 @@ func declareSide(parent *cli.App, command, summary string) *sideFlags {
 	f.runs = g.Int("runs", 3, cli.Range(1, 1000), "repetitions of each cell, interleaved; the first is named in each cell, since it is often the low one")
 	f.quick = g.Bool("quick", false, fmt.Sprintf("%d repetition and 1/%d of the counts: whether it works, not how fast it is", quickRuns, quickShare))
 	f.json = g.Bool("json", false, "write the report as JSON, with the value of each repetition, to standard output")
-	f.dir = g.String("artifact-dir", "", "folder for run.json, the same report; empty = none is written")
+	f.dir = g.String("artifact-dir", "", "folder for run.json, the same report, and "+benchtable.File+"; empty = none is written")
 	app.Check(f.check)
 	return f
 }
@@ -122,26 +122,22 @@ func (f *sideFlags) run(ctx context.Context, log *slog.Logger, create func(host 
 }
 
 // show writes a report.
-func (f *sideFlags) show(report any, head string, tables []*transportbench.Table) error {
+func (f *sideFlags) show(r *transportbench.Report, head string) error {
+	r.Remote = *f.connect != ""
 	if *f.dir != "" {
-		if err := planebench.WriteJSON(*f.dir, report); err != nil {
+		if err := planebench.WriteReport(*f.dir, r); err != nil {
 			return err
 		}
 	}
 	if *f.json {
 		enc := json.NewEncoder(f.app.Stdout)
 		enc.SetIndent("", "  ")
-		return enc.Encode(report)
+		return enc.Encode(r)
 	}
-	if _, err := io.WriteString(f.app.Stdout, head+"\n"); err != nil {
+	if _, err := fmt.Fprintf(f.app.Stdout, "%s, %d repetitions, %d cores\n\n", head, r.Runs, r.Cores); err != nil {
 		return err
 	}
-	for _, t := range tables {
-		if err := t.Print(f.app.Stdout); err != nil {
-			return err
-		}
-	}
-	return nil
+	return benchtable.Print(f.app.Stdout, r.Shown()...)
 }
 
 // outcome turns an error of a measurement into an exit code: a message or an item that was lost or came wrong is a bad run.

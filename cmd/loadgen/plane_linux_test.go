@@ -133,7 +133,7 @@ func TestPlane(t *testing.T) {
 	if code := r.wait(t); code != cli.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
 	}
-	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "CPU quic-sink / tcp-pull", "written to " + dir} {
+	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "quic-sink / tcp-pull", "written to " + dir} {
 		if !strings.Contains(r.stdout.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, r.stdout.String())
 		}

@@ -40,8 +40,7 @@ func addStreams(parent *cli.App) {
 			if err != nil {
 				return outcome(err)
 			}
-			r.Remote = *side.connect != ""
-			return side.show(r, fmt.Sprintf("%d items a cell, %d repetitions, %d cores", r.Items, r.Runs, r.Cores), r.Tables)
+			return side.show(r, fmt.Sprintf("%d items a cell", r.Items))
 		})
 	})
 }

@@ -39,8 +39,7 @@ func addTransport(parent *cli.App) {
 			if err != nil {
 				return outcome(err)
 			}
-			r.Remote = *side.connect != ""
-			return side.show(r, fmt.Sprintf("%d messages a cell, %d repetitions, %d cores", r.Messages, r.Runs, r.Cores), r.Tables)
+			return side.show(r, fmt.Sprintf("%d messages a cell", r.Messages))
 		})
 	})
 }

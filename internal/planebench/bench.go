@@ -53,7 +53,7 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	return r, nil
 }
 
-// Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with a baseline's name behind it, and PEER-DELIVERY.
+// Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with -gap-DURATION or a baseline's name behind it, and PEER-DELIVERY.
 func (c Config) Arms() (names []string) {
 	for _, a := range c.arms() {
 		names = append(names, a.String())
@@ -65,7 +65,9 @@ func (c Config) Arms() (names []string) {
 func (c Config) arms() (arms []arm) {
 	for _, plane := range c.Planes {
 		for _, delivery := range c.Deliveries {
-			arms = append(arms, arm{plane: plane, delivery: delivery})
+			for _, gap := range c.gaps() {
+				arms = append(arms, arm{plane: plane, delivery: delivery, gap: gap})
+			}
 			for _, b := range c.Baselines {
 				if refplane.Mode(b).Over(plane) {
 					arms = append(arms, arm{plane: plane, delivery: delivery, baseline: b})
@@ -79,6 +81,17 @@ func (c Config) arms() (arms []arm) {
 		}
 	}
 	return arms
+}
+
+// gaps are the names of Gaps, or the one of the settings, which needs none.
+func (c Config) gaps() (out []string) {
+	for _, g := range c.Gaps {
+		out = append(out, g.String())
+	}
+	if len(out) == 0 {
+		return []string{""}
+	}
+	return out
 }
 
 // pairs are the arms that are compared: those that Compare names, else each with its base.

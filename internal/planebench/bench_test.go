@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/transport"
@@ -101,16 +102,16 @@ func TestExecute(t *testing.T) {
 	if err := r.Print(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"tcp-pull", "quic-sink", "CPU quic-sink / tcp-pull", "delivery delay ms"} {
+	for _, want := range []string{"tcp-pull", "quic-sink", "quic-sink / tcp-pull", "delivery delay ms"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, table.String())
 		}
 	}
 	dir := t.TempDir()
-	if err := WriteJSON(dir, r); err != nil {
+	if err := WriteReport(dir, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteJSON(dir, r); err == nil {
+	if err := WriteReport(dir, r); err == nil {
 		t.Error("a second report overwrote the first")
 	}
 	var back Report
@@ -290,9 +291,12 @@ func TestRatios(t *testing.T) {
 	run := func(delivery string, rep int, front, worker float64, marks ...string) *Run {
 		return &Run{Plane: "tcp", Delivery: delivery, Run: rep, Marks: marks, Frontend: Side{CPUMS: front}, Worker: Side{CPUMS: worker}, TotalMS: front + worker}
 	}
+	spread := func(median, least, most float64, n int) benchtable.Spread {
+		return benchtable.Spread{Median: median, Min: least, Max: most, N: n}
+	}
 	runs := []*Run{run(Pull, 1, 1, 1), run(Sink, 1, .5, 1), run(Sink, 2, 2, 2), run(Pull, 2, 2, 1), run(Pull, 3, 1, 1), run(Sink, 3, .4, 1), run(Pull, 4, 1, 1), run(Sink, 4, 9, 9, MarkBelowOffered)}
 	got := ratios([][2]arm{{{plane: "tcp", delivery: Sink}, {plane: "tcp", delivery: Pull}}}, runs)
-	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: Spread{.5, .4, 1, 3}, Worker: Spread{1, 1, 2, 3}, Total: Spread{.75, .7, 4. / 3, 3}}}
+	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: spread(.5, .4, 1, 3), Worker: spread(1, 1, 2, 3), Total: spread(.75, .7, 4./3, 3)}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}
@@ -305,7 +309,7 @@ func TestRatios(t *testing.T) {
 	}
 	runs = []*Run{run(Sink, 1, 1, 1), peer(1, 5, MarkBelowOffered), run(Sink, 2, 1, 1, MarkBelowOffered), peer(2, 9), run(Sink, 3, 1, 1), peer(3, 9, MarkMachineLimited)}
 	got = ratios([][2]arm{{{plane: "x", delivery: Pull, peer: true}, {plane: "tcp", delivery: Sink}}}, runs)
-	want = []Ratio{{Arm: "x-pull", Base: "tcp-sink", LeftOut: 2, Behind: 1, Frontend: Spread{5, 5, 5, 1}, Worker: Spread{5, 5, 5, 1}, Total: Spread{5, 5, 5, 1}}}
+	want = []Ratio{{Arm: "x-pull", Base: "tcp-sink", LeftOut: 2, Behind: 1, Frontend: spread(5, 5, 5, 1), Worker: spread(5, 5, 5, 1), Total: spread(5, 5, 5, 1)}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}

@@ -101,7 +101,7 @@ func RunDir(dir, kind string) string {
 // WriteRun writes a report into RunDir and says where.
 func WriteRun(app *cli.App, dir, kind string, report any) error {
 	dir = RunDir(dir, kind)
-	if err := WriteJSON(dir, report); err != nil {
+	if err := WriteReport(dir, report); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(app.Stdout, "written to %s\n", dir)

@@ -20,7 +20,7 @@ const (
 // Deliveries are the ways to consume a response.
 func Deliveries() []string { return []string{Pull, Sink} }
 
-// Config says what to run. The arms are Planes x Deliveries, and Baselines beside each; each is run Runs times, interleaved.
+// Config says what to run. The arms are Planes x Deliveries x Gaps, and Baselines beside each; each is run Runs times, interleaved.
 type Config struct {
 	Planes     []string // tcp, tls, quic
 	Deliveries []string // Pull, Sink
@@ -28,6 +28,8 @@ type Config struct {
 	// batched one; 0 = a write for each flush.
 	Baselines        []string
 	BaselineInterval time.Duration
+	// Gaps are longest waits for more records with which ours is run, each in an arm of its own; none = that of Settings. 0 = no wait.
+	Gaps []time.Duration
 	// Peers are run beside ours, each in its own deliveries. Exe has to hand the same ones to Child.
 	Peers []Peer
 	// Compare names further pairs of arms, {arm, base}, that are compared repetition by repetition.
@@ -84,6 +86,11 @@ func (c Config) Validate() error {
 	}
 	if c.Frontends < 1 || c.WorkerProcesses < 1 {
 		bad("--frontends %d and --worker-processes %d: use 1 or more of each", c.Frontends, c.WorkerProcesses)
+	}
+	for i, g := range c.Gaps {
+		if g < 0 || slices.Contains(c.Gaps[:i], g) {
+			bad("a gap of %v: use each gap once, none below 0", g)
+		}
 	}
 	for _, b := range c.Baselines {
 		if !slices.Contains(Baselines(), b) {

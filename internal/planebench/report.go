@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -31,9 +32,10 @@ type Report struct {
 type Run struct {
 	Plane    string  `json:"plane"`
 	Delivery string  `json:"delivery"`
-	Baseline string  `json:"baseline,omitempty"` // the bare plane that was run instead of ours
-	Peer     bool    `json:"peer,omitempty"`     // Plane is the name of a peer
-	Run      int     `json:"run"`                // 1 = first of this arm
+	Baseline string  `json:"baseline,omitempty"`  // the bare plane that was run instead of ours
+	Gap      string  `json:"batch_gap,omitempty"` // where several were run
+	Peer     bool    `json:"peer,omitempty"`      // Plane is the name of a peer
+	Run      int     `json:"run"`                 // 1 = first of this arm
 	WindowS  float64 `json:"window_s"`
 
 	Requests     float64 `json:"requests"` // records taken / records per response
@@ -128,20 +130,12 @@ type Ratio struct {
 	Base    string `json:"base"`
 	LeftOut int    `json:"left_out,omitempty"` // pairs in which a run is marked
 	// Behind are pairs that count although Arm, a peer, missed the offered rate while Base held it. Who is behind merges more, so Arm's figure is too low.
-	Behind   int    `json:"behind,omitempty"`
-	Frontend Spread `json:"frontend"`
-	Worker   Spread `json:"worker"`
-	Total    Spread `json:"total"`
+	Behind   int               `json:"behind,omitempty"`
+	Frontend benchtable.Spread `json:"frontend"`
+	Worker   benchtable.Spread `json:"worker"`
+	Total    benchtable.Spread `json:"total"`
 	// TTFTP99 is the difference of the 99th percentiles of TTFT, arm - base, in ms.
-	TTFTP99 Spread `json:"ttft_p99_ms_more"`
-}
-
-// Spread is the median and the range of a figure over repetitions.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	N      int     `json:"n"`
+	TTFTP99 benchtable.Spread `json:"ttft_p99_ms_more"`
 }
 
 func newReport(cfg Config) *Report {
@@ -149,8 +143,8 @@ func newReport(cfg Config) *Report {
 	return &Report{Schema: Schema, ID: "plane-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: Environment()}
 }
 
-// WriteJSON writes a report as run.json into dir, which must not hold one yet.
-func WriteJSON(dir string, report any) error {
+// WriteReport writes a report as run.json into dir, which must not hold one yet, and its tables, where it has some, beside it.
+func WriteReport(dir string, report any) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--artifact-dir: %w", err)
 	}
@@ -163,7 +157,11 @@ func WriteJSON(dir string, report any) error {
 		return fmt.Errorf("--artifact-dir %s: %w", dir, err)
 	}
 	_, err = f.Write(append(b, '\n'))
-	return errors.Join(err, f.Close())
+	err = errors.Join(err, f.Close())
+	if r, ok := report.(interface{ Shown() []benchtable.Table }); ok && err == nil {
+		err = benchtable.Write(dir, r.Shown()...)
+	}
+	return err
 }
 
 // hostBusy is how busy the machine was in the window.
@@ -174,7 +172,7 @@ type hostBusy struct {
 
 // summarize makes a Run of what the processes have said.
 func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals, frontTotals []message) *Run {
-	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Peer: a.peer, Run: rep, WindowS: lasted.Seconds()}
+	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Gap: a.gap, Peer: a.peer, Run: rep, WindowS: lasted.Seconds()}
 	delay, first := make(Counts), make(Counts)
 	var ttft, itl []float64
 	var front, worker Usage
@@ -347,17 +345,7 @@ func ratios(pairs [][2]arm, runs []*Run) []Ratio {
 				ttft = append(ttft, one.TTFT.P99-base.TTFT.P99)
 			}
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: SpreadOf(front), Worker: SpreadOf(worker), Total: SpreadOf(total), TTFTP99: SpreadOf(ttft)})
+		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: benchtable.SpreadOf(front), Worker: benchtable.SpreadOf(worker), Total: benchtable.SpreadOf(total), TTFTP99: benchtable.SpreadOf(ttft)})
 	}
 	return out
-}
-
-// SpreadOf is that of v, all zero of nothing.
-func SpreadOf(v []float64) Spread {
-	if len(v) == 0 {
-		return Spread{}
-	}
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1], N: n}
 }

@@ -23,6 +23,7 @@ type arm struct {
 	plane    string // or the name of a peer
 	delivery string
 	baseline string
+	gap      string // of ours, "" = that of the settings
 	peer     bool
 }
 
@@ -31,19 +32,22 @@ func (a arm) String() string {
 	if a.baseline != "" {
 		s += "-" + a.baseline
 	}
+	if a.gap != "" {
+		s += "-gap-" + a.gap
+	}
 	return s
 }
 
 // base is the arm that an arm is compared with: a baseline with ours over the same plane and delivery, ours with the first arm.
 func (a arm) base(first arm) arm {
 	if a.baseline != "" {
-		return arm{plane: a.plane, delivery: a.delivery}
+		return arm{plane: a.plane, delivery: a.delivery, gap: first.gap}
 	}
 	return first
 }
 
 // arm is the run's.
-func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline, r.Peer} }
+func (r *Run) arm() arm { return arm{r.Plane, r.Delivery, r.Baseline, r.Gap, r.Peer} }
 
 // oneRun starts the processes of one run, runs it, and stops them whatever happens.
 func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
@@ -124,6 +128,11 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker, workers, fronts []*proc, err error) {
 	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses,
 		Baseline: a.baseline, BaselineInterval: cfg.BaselineInterval}
+	if a.gap != "" {
+		if base.Settings.BatchGap, err = time.ParseDuration(a.gap); err != nil {
+			return nil, nil, nil, err
+		}
+	}
 	start := func(role string, i int, c childConfig) (*proc, error) {
 		c.Role, c.Index = role, i
 		name := fmt.Sprintf("%s %d", role, i)

@@ -5,8 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -19,15 +19,47 @@ func (r *Run) String() string {
 	return s
 }
 
-// Print writes the tables: each arm as the median over its runs, with the range of the CPU figures, then the ratios.
-func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
+// Print writes the tables for a terminal.
+func (r *Report) Print(w io.Writer) error { return benchtable.Print(w, r.Shown()...) }
 
-	row("arm", "runs", "resp/s", "of offered", "frontend ms", "[min-max]", "worker ms", "[min-max]", "broker ms", "total ms", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong")
+// Shown is what came out: each arm as the median over its runs, with the range of the CPU figures, then the ratios.
+func (r *Report) Shown() []benchtable.Table {
 	groups := r.groups()
+	var out []benchtable.Table
+	if slices.ContainsFunc(groups, func(g *runGroup) bool { return g.runs[0].Gap != "" }) {
+		out = append(out, r.gapTable(groups))
+	}
+	out = append(out, r.armTable(groups), delayTable(groups), rateTable(groups), responseTable(groups), wireTable(groups))
+	if len(r.Ratios) > 0 {
+		out = append(out, r.ratioTable())
+	}
+	return out
+}
+
+// gapTable is the curve of the gap against CPU and delays.
+func (r *Report) gapTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Title: "Gap against CPU and delays (ms)", Head: []string{"arm", "gap", "frontend CPU", r.toBase(), "worker CPU", "to base", "both", "to base", "records/write",
+		"delay p50", "p99", "first p50", "p99", "ITL p50", "p99", "TTFT p50", "p99"}}
 	for _, g := range groups {
-		front, worker := g.spread(func(r *Run) float64 { return r.Frontend.CPUMS }), g.spread(func(r *Run) float64 { return r.Worker.CPUMS })
+		gap, perWrite := g.runs[0].Gap, "-"
+		if gap == "" {
+			gap = "none"
+		}
+		if !g.peer() {
+			perWrite = fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite }))
+		}
+		front, worker, total := r.firstRatio(g.name)
+		t.Add(g.name, gap, fmt.Sprintf("%.3f", g.median(frontCPU)), front, fmt.Sprintf("%.3f", g.median(workerCPU)), worker, fmt.Sprintf("%.3f", g.median(allCPU)), total, perWrite,
+			g.ms(delay, p50), g.ms(delay, p99), g.ms(firstDelay, p50), g.ms(firstDelay, p99), g.ms(itl, p50), g.ms(itl, p99), g.ms(ttft, p50), g.ms(ttft, p99))
+	}
+	return t
+}
+
+func (r *Report) armTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Title: "CPU (ms a response) and latency (ms)", Head: []string{"arm", "runs", "resp/s", "of offered", "frontend", "[min-max]", r.toBase(), "worker", "[min-max]", "to base", "broker",
+		"total", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong"}}
+	for _, g := range groups {
+		front, worker := g.spread(frontCPU), g.spread(workerCPU)
 		offered, late := "-", "-"
 		if o := g.runs[0].OfferedPerS; o != nil {
 			offered = fmt.Sprintf("%.2f", g.median(func(r *Run) float64 { return r.RequestsPerS / *o }))
@@ -42,30 +74,26 @@ func (r *Report) Print(w io.Writer) error {
 		if g.runs[0].LateShare != nil {
 			late = fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return *r.LateShare }))
 		}
-		row(g.name, fmt.Sprint(len(g.runs)), fmt.Sprintf("%.0f", g.median(func(r *Run) float64 { return r.RequestsPerS })), offered,
-			fmt.Sprintf("%.3f", front.Median), fmt.Sprintf("[%.3f-%.3f]", front.Min, front.Max),
-			fmt.Sprintf("%.3f", worker.Median), fmt.Sprintf("[%.3f-%.3f]", worker.Min, worker.Max),
-			broker, fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return r.TotalMS })),
-			g.ms(func(r *Run) *report.Dist { return r.TTFT }, p50), g.ms(func(r *Run) *report.Dist { return r.TTFT }, p99),
-			g.ms(func(r *Run) *report.Dist { return r.ITL }, p50), g.ms(func(r *Run) *report.Dist { return r.ITL }, p99),
+		toFront, toWorker, _ := r.firstRatio(g.name)
+		t.Add(g.name, fmt.Sprint(len(g.runs)), fmt.Sprintf("%.0f", g.median(func(r *Run) float64 { return r.RequestsPerS })), offered,
+			fmt.Sprintf("%.3f", front.Median), fmt.Sprintf("[%.3f-%.3f]", front.Min, front.Max), toFront,
+			fmt.Sprintf("%.3f", worker.Median), fmt.Sprintf("[%.3f-%.3f]", worker.Min, worker.Max), toWorker,
+			broker, fmt.Sprintf("%.3f", g.median(allCPU)), g.ms(ttft, p50), g.ms(ttft, p99), g.ms(itl, p50), g.ms(itl, p99),
 			late, busy, fmt.Sprint(g.sum(func(r *Run) int { return min(len(r.Marks), 1) })), fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })), fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return t
+}
 
-	fmt.Fprintln(w)
-	row("delivery delay ms", "p50", "p99", "p99.9", "max", "first p50", "p99", "p99.9", "max")
-	all, first := func(r *Run) *report.Dist { return r.Delay }, func(r *Run) *report.Dist { return r.FirstDelay }
+func delayTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Head: []string{"delivery delay ms", "p50", "p99", "p99.9", "max", "first p50", "p99", "p99.9", "max"}}
 	for _, g := range groups {
-		row(g.name, g.ms(all, p50), g.ms(all, p99), g.ms(all, p999), g.ms(all, most), g.ms(first, p50), g.ms(first, p99), g.ms(first, p999), g.ms(first, most))
+		t.Add(g.name, g.ms(delay, p50), g.ms(delay, p99), g.ms(delay, p999), g.ms(delay, most), g.ms(firstDelay, p50), g.ms(firstDelay, p99), g.ms(firstDelay, p999), g.ms(firstDelay, most))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return t
+}
 
-	fmt.Fprintln(w)
-	row("per second", "rec/write", "rec/read", "worker writes", "reads", "switches", "frontend writes", "reads", "wakes", "sink calls", "switches", "stalls")
+func rateTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Head: []string{"per second", "rec/write", "rec/read", "worker writes", "reads", "switches", "frontend writes", "reads", "wakes", "sink calls", "switches", "stalls"}}
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		if g.peer() {
@@ -74,21 +102,20 @@ func (r *Report) Print(w io.Writer) error {
 				none[i] = "-"
 			}
 			none[4], none[9] = n(func(r *Run) float64 { return r.Worker.SwitchesPerS }), n(func(r *Run) float64 { return r.Frontend.SwitchesPerS })
-			row(append([]string{g.name}, none...)...)
+			t.Add(append([]string{g.name}, none...)...)
 			continue
 		}
-		row(g.name, fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite })), fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Frontend.RecordsPerRead })),
+		t.Add(g.name, fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite })), fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Frontend.RecordsPerRead })),
 			n(func(r *Run) float64 { return r.Worker.WritesPerS }), n(func(r *Run) float64 { return r.Worker.ReadsPerS }), n(func(r *Run) float64 { return r.Worker.SwitchesPerS }),
 			n(func(r *Run) float64 { return r.Frontend.WritesPerS }), n(func(r *Run) float64 { return r.Frontend.ReadsPerS }), n(func(r *Run) float64 { return r.Frontend.WakesPerS }),
 			n(func(r *Run) float64 { return r.Frontend.SinkCallsPerS }), n(func(r *Run) float64 { return r.Frontend.SwitchesPerS }),
 			n(func(r *Run) float64 { return float64(r.Worker.WindowStalls) }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return t
+}
 
-	fmt.Fprintln(w)
-	row("per response", "frontend mallocs", "bytes", "sys ms", "worker mallocs", "bytes", "sys ms", "bytes on the plane", "frontend MiB", "worker MiB")
+func responseTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Head: []string{"per response", "frontend mallocs", "bytes", "sys ms", "worker mallocs", "bytes", "sys ms", "bytes on the plane", "frontend MiB", "worker MiB"}}
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		m := func(f func(*Run) float64) string { return fmt.Sprintf("%.3f", g.median(f)) }
@@ -96,16 +123,15 @@ func (r *Report) Print(w io.Writer) error {
 		if !g.peer() {
 			plane = n(func(r *Run) float64 { return r.Frontend.PlaneBytes })
 		}
-		row(g.name, n(func(r *Run) float64 { return r.Frontend.Mallocs }), n(func(r *Run) float64 { return r.Frontend.AllocBytes }), m(func(r *Run) float64 { return r.Frontend.SystemMS }),
+		t.Add(g.name, n(func(r *Run) float64 { return r.Frontend.Mallocs }), n(func(r *Run) float64 { return r.Frontend.AllocBytes }), m(func(r *Run) float64 { return r.Frontend.SystemMS }),
 			n(func(r *Run) float64 { return r.Worker.Mallocs }), n(func(r *Run) float64 { return r.Worker.AllocBytes }), m(func(r *Run) float64 { return r.Worker.SystemMS }),
 			plane, n(func(r *Run) float64 { return r.Frontend.rss() }), n(func(r *Run) float64 { return r.Worker.rss() }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return t
+}
 
-	fmt.Fprintln(w)
-	row("wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB", "worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost")
+func wireTable(groups []*runGroup) benchtable.Table {
+	t := benchtable.Table{Head: []string{"wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB", "worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost"}}
 	for _, g := range groups {
 		if g.peer() {
 			continue
@@ -114,37 +140,69 @@ func (r *Report) Print(w io.Writer) error {
 		all := func(f func(WireFigures) uint64) string {
 			return fmt.Sprint(g.sum(func(r *Run) int { return int(f(r.Frontend.Wire) + f(r.Worker.Wire)) }))
 		}
-		row(g.name, fmt.Sprintf("%.4f", g.median(func(r *Run) float64 { return r.Frontend.Wire.DatagramsPerToken })),
+		t.Add(g.name, fmt.Sprintf("%.4f", g.median(func(r *Run) float64 { return r.Frontend.Wire.DatagramsPerToken })),
 			n(func(r *Run) float64 { return r.Frontend.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Frontend.Wire.SendCallsPerMiB }),
 			n(func(r *Run) float64 { return r.Worker.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Worker.Wire.SendCallsPerMiB }),
 			all(func(w WireFigures) uint64 { return w.SocketDrops }), all(func(w WireFigures) uint64 { return w.LibraryDrops }),
 			all(func(w WireFigures) uint64 { return w.PacketsLost }))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-
-	for _, x := range r.Ratios {
-		if x.Total.N == 0 {
-			fmt.Fprintf(w, "\nCPU %s / %s: no pair to compare, in all %d a run is marked", x.Arm, x.Base, x.LeftOut)
-			continue
-		}
-		fmt.Fprintf(w, "\nCPU %s / %s, in each of %d pairs: frontend %s, worker %s, total %s", x.Arm, x.Base, x.Total.N, x.Frontend, x.Worker, x.Total)
-		if x.TTFTP99.N > 0 {
-			fmt.Fprintf(w, "; TTFT p99 %+.1f [%+.1f to %+.1f] ms", x.TTFTP99.Median, x.TTFTP99.Min, x.TTFTP99.Max)
-		}
-		if x.LeftOut > 0 {
-			fmt.Fprintf(w, " (%d pairs left out, a run is marked)", x.LeftOut)
-		}
-		if x.Behind > 0 {
-			fmt.Fprintf(w, " (at least: in %d pairs %s was behind the load, which makes it look cheaper)", x.Behind, x.Arm)
-		}
-	}
-	_, err := fmt.Fprintln(w)
-	return err
+	return t
 }
 
-func (s Spread) String() string { return fmt.Sprintf("%.2f [%.2f-%.2f]", s.Median, s.Min, s.Max) }
+func (r *Report) ratioTable() benchtable.Table {
+	t := benchtable.Table{Head: []string{"CPU of one / of the other", "pairs", "frontend", "worker", "total", "TTFT p99 ms more", "left out", "behind"}}
+	for _, x := range r.Ratios {
+		name, left := x.Arm+" / "+x.Base, fmt.Sprint(x.LeftOut)
+		if x.Total.N == 0 {
+			t.Add(name, "0", "-", "-", "-", "-", left, "0")
+			continue
+		}
+		t.Add(name, fmt.Sprint(x.Total.N), x.Frontend.String(), x.Worker.String(), x.Total.String(), x.TTFTP99.More("%+.1f"), left, fmt.Sprint(x.Behind))
+	}
+	t.Note("Median and range over the pairs, one of each repetition. Left out: pairs in which a run is marked. Behind: pairs that count although the first arm was behind the load, which makes it look cheaper, so its figures are \"at least\".")
+	return t
+}
+
+// firstBase is what the first ratio of each arm is to, "" when that is not the same for all.
+func (r *Report) firstBase() string {
+	base := ""
+	seen := map[string]bool{}
+	for _, x := range r.Ratios {
+		if seen[x.Arm] {
+			continue
+		}
+		seen[x.Arm] = true
+		if base != "" && base != x.Base {
+			return ""
+		}
+		base = x.Base
+	}
+	return base
+}
+
+// toBase is the head of a column of ratios.
+func (r *Report) toBase() string {
+	if base := r.firstBase(); base != "" {
+		return "to " + base
+	}
+	return "to base"
+}
+
+// firstRatio is the first ratio of an arm, and says to what where that is not the same for all.
+func (r *Report) firstRatio(name string) (front, worker, total string) {
+	for _, x := range r.Ratios {
+		switch {
+		case x.Arm != name:
+			continue
+		case x.Total.N == 0:
+			return "-", "-", "-"
+		case r.firstBase() == "":
+			return x.Frontend.String() + " of " + x.Base, x.Worker.String(), x.Total.String()
+		}
+		return x.Frontend.String(), x.Worker.String(), x.Total.String()
+	}
+	return "1", "1", "1"
+}
 
 // rss is the largest resident set of a side's processes, in MiB.
 func (s Side) rss() float64 {
@@ -176,12 +234,12 @@ func (r *Report) groups() (out []*runGroup) {
 
 func (g *runGroup) peer() bool { return g.runs[0].Peer }
 
-func (g *runGroup) spread(f func(*Run) float64) Spread {
+func (g *runGroup) spread(f func(*Run) float64) benchtable.Spread {
 	var v []float64
 	for _, r := range g.runs {
 		v = append(v, f(r))
 	}
-	return SpreadOf(v)
+	return benchtable.SpreadOf(v)
 }
 
 func (g *runGroup) median(f func(*Run) float64) float64 { return g.spread(f).Median }
@@ -192,6 +250,15 @@ func (g *runGroup) sum(f func(*Run) int) (n int) {
 	}
 	return n
 }
+
+func frontCPU(r *Run) float64  { return r.Frontend.CPUMS }
+func workerCPU(r *Run) float64 { return r.Worker.CPUMS }
+func allCPU(r *Run) float64    { return r.TotalMS }
+
+func ttft(r *Run) *report.Dist       { return r.TTFT }
+func itl(r *Run) *report.Dist        { return r.ITL }
+func delay(r *Run) *report.Dist      { return r.Delay }
+func firstDelay(r *Run) *report.Dist { return r.FirstDelay }
 
 func p50(d *report.Dist) float64  { return d.P50 }
 func p99(d *report.Dist) float64  { return d.P99 }
@@ -208,5 +275,5 @@ func (g *runGroup) ms(dist func(*Run) *report.Dist, point func(*report.Dist) flo
 		}
 		v = append(v, point(d))
 	}
-	return fmt.Sprintf("%.2f", SpreadOf(v).Median)
+	return fmt.Sprintf("%.2f", benchtable.SpreadOf(v).Median)
 }

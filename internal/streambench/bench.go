@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/laneway-ai/laneway/internal/transportbench"
+	"github.com/laneway-ai/laneway/transport"
 )
 
 // Schema is the name of the report's form.
@@ -51,58 +52,71 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Report is what was measured.
-type Report struct {
-	Schema string                  `json:"schema"`
-	Cores  int                     `json:"cores"`
-	Items  int                     `json:"items"`
-	Runs   int                     `json:"runs"`
-	Remote bool                    `json:"remote"` // the server is another process
-	Tables []*transportbench.Table `json:"tables"`
-}
-
 // Execute measures every cell once in each repetition, one after the other. On an error it returns what was measured before too.
-func Execute(ctx context.Context, c Config) (*Report, error) {
+func Execute(ctx context.Context, c Config) (*transportbench.Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
-	}
-	if c.Progress == nil {
-		c.Progress = func(string) {}
 	}
 	ctl, err := transportbench.DialControl(ctx, c.Connect)
 	if err != nil {
 		return nil, err
 	}
 	defer ctl.Close()
-	r := &Report{Schema: Schema, Cores: runtime.NumCPU(), Items: c.Items, Runs: c.Runs}
-	note := ""
-	if most := slices.Max(c.Lanes); most > r.Cores {
-		note = fmt.Sprintf("scaling not visible: %d cores (lanes %d)", r.Cores, most)
-	}
-	r.Tables = []*transportbench.Table{{Title: "64 B items over lanes (items/s) [busiest lane / mean]", Note: note}, {Title: "16 KiB items over lanes (MiB/s) [busiest lane / mean]", Note: note}}
-	for n := range c.Runs {
-		c.Progress(fmt.Sprintf("repetition %d of %d", n+1, c.Runs))
-		for i, size := range sizes {
-			for _, plane := range c.Planes {
-				for _, lanes := range c.Lanes {
-					for _, streams := range c.Streams {
-						row, col := fmt.Sprintf("%s, %d lanes", plane, lanes), fmt.Sprintf("%d streams", streams)
+	r := &transportbench.Report{Schema: Schema, Cores: runtime.NumCPU(), Items: c.Items, Runs: c.Runs}
+	var cells []transportbench.Cell
+	for _, size := range sizes {
+		t := &transportbench.Table{Title: "64 B items over lanes (items/s) [busiest lane / mean]", Note: transportbench.Scaling(c.Lanes...), Ratios: c.ratios()}
+		scale := 1.0
+		if size > 64 {
+			t.Title, scale = "16 KiB items over lanes (MiB/s) [busiest lane / mean]", float64(size)/(1<<20)
+		}
+		r.Tables = append(r.Tables, t)
+		for _, plane := range c.Planes {
+			for _, lanes := range c.Lanes {
+				for _, streams := range c.Streams {
+					row, col := rowOf(plane, lanes), columnOf(streams)
+					cells = append(cells, transportbench.Cell{Name: fmt.Sprintf("%s, %s, %d B items", row, col, size), Measure: func(ctx context.Context) error {
 						m, err := run(ctx, ctl, c.Log, plane, lanes, streams, c.Items, size)
 						if err != nil {
-							if cause := context.Cause(ctx); cause != nil {
-								err = cause
-							}
-							return r, fmt.Errorf("%s, %s, %d B items: %w", row, col, size, err)
+							return err
 						}
-						v := transportbench.Value{Number: float64(c.Items) / m.elapsed.Seconds(), Note: fmt.Sprintf("%.2f", m.busiest)}
-						if i > 0 {
-							v.Number *= float64(size) / (1 << 20)
-						}
-						r.Tables[i].Add(row, col, v)
-					}
+						t.Add(row, col, transportbench.Value{Number: scale * float64(c.Items) / m.elapsed.Seconds(), Note: fmt.Sprintf("%.2f", m.busiest)})
+						return nil
+					}})
 				}
 			}
 		}
 	}
-	return r, nil
+	return r, transportbench.Repeat(ctx, c.Runs, cells, c.Progress)
+}
+
+func rowOf(plane string, lanes int) string { return fmt.Sprintf("%s, %d lanes", plane, lanes) }
+func columnOf(streams int) string          { return fmt.Sprintf("%d streams", streams) }
+
+// ratios are columns: few streams to more of them, and with the fewest and the most streams, many lanes to the fewest and QUIC to TCP.
+func (c Config) ratios() (out []transportbench.Ratio) {
+	if len(c.Streams) > 1 {
+		few, more := columnOf(c.Streams[0]), columnOf(c.Streams[1])
+		out = append(out, transportbench.Ratio{Title: few + " / " + more, Column: few, Base: more})
+	}
+	one, tcp := map[string]string{}, map[string]string{}
+	for _, plane := range c.Planes {
+		for _, lanes := range c.Lanes {
+			row := rowOf(plane, lanes)
+			one[row] = rowOf(plane, slices.Min(c.Lanes))
+			if plane == transport.PlaneQUIC {
+				tcp[row] = rowOf(transport.PlaneTCP, lanes)
+			}
+		}
+	}
+	for _, streams := range slices.Compact([]int{slices.Min(c.Streams), slices.Max(c.Streams)}) {
+		col := columnOf(streams)
+		if len(c.Lanes) > 1 {
+			out = append(out, transportbench.Ratio{Title: fmt.Sprintf("%s, to %d lanes", col, slices.Min(c.Lanes)), Column: col, Base: col, Rows: one})
+		}
+		if slices.Contains(c.Planes, transport.PlaneQUIC) && slices.Contains(c.Planes, transport.PlaneTCP) {
+			out = append(out, transportbench.Ratio{Title: col + ", quic / tcp", Column: col, Base: col, Rows: tcp})
+		}
+	}
+	return out
 }

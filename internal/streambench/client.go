@@ -126,7 +126,7 @@ func round(ctx context.Context, ctl *transportbench.Control, f *responseplane.Fr
 			return 0, err
 		}
 		s.Terms = append(s.Terms, responses[i].Terms())
-		s.Items = append(s.Items, items/streams+map[bool]int{true: 1}[i < items%streams])
+		s.Items = append(s.Items, transportbench.Share(items, streams, i))
 	}
 	began := time.Now()
 	if err := ctl.Call("start", s, nil); err != nil {

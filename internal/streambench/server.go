@@ -3,7 +3,6 @@ package streambench
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,9 +16,6 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// endpoints is the default of --server-endpoints.
-const endpoints = 4
-
 // start is the body of the operation start.
 type start struct {
 	Terms [][]byte `json:"terms"`
@@ -27,13 +23,12 @@ type start struct {
 	Size  int      `json:"size"`  // bytes of an item
 }
 
-// settings are the defaults of the programs' transport settings.
+// settings are the defaults of the programs' plane settings.
 func settings(plane string, lanes int) planeflags.Settings {
-	return planeflags.Settings{
-		Planes: []string{plane}, Lanes: lanes, ServerEndpoints: endpoints, UDPRecvBuffer: 8 << 20, UDPSendBuffer: 4 << 20,
-		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second, BatchGap: 2 * time.Millisecond, StreamWindow: 64 << 10,
-		Urgent: true, GRO: true, GSO: true,
-	}
+	s := transportbench.Spec{Plane: plane}.Settings()
+	s.Lanes, s.ServerEndpoints, s.StreamWindow, s.Urgent = lanes, transportbench.Endpoints, 64<<10, true
+	s.KeepAlive, s.Idle, s.ActivePing, s.Resume, s.BatchGap = 5*time.Second, 15*time.Second, time.Second, 10*time.Second, 2*time.Millisecond
+	return s
 }
 
 // NewHandler makes the server's side of a control connection: a worker.
@@ -56,17 +51,9 @@ type handler struct {
 func (h *handler) Handle(ctx context.Context, op string, body []byte) (any, error) {
 	switch op {
 	case "open":
-		var plane string
-		if err := json.Unmarshal(body, &plane); err != nil {
-			return nil, err
-		}
-		return h.open(ctx, plane)
+		return transportbench.With(body, func(plane string) (any, error) { return h.open(ctx, plane) })
 	case "start":
-		var s start
-		if err := json.Unmarshal(body, &s); err != nil {
-			return nil, err
-		}
-		return nil, h.start(ctx, s)
+		return transportbench.With(body, func(s start) (any, error) { return nil, h.start(ctx, s) })
 	case "written":
 		h.wg.Wait()
 		h.mu.Lock()

@@ -58,16 +58,6 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Report is what was measured.
-type Report struct {
-	Schema   string   `json:"schema"`
-	Cores    int      `json:"cores"`
-	Messages int      `json:"messages"`
-	Runs     int      `json:"runs"`
-	Remote   bool     `json:"remote"` // the server is another process
-	Tables   []*Table `json:"tables"`
-}
-
 // cell is one thing that is measured once in each repetition.
 type cell struct {
 	table       *Table
@@ -112,6 +102,8 @@ type column struct {
 const (
 	columnTCP  = "tcp"
 	columnQUIC = "quic discovered"
+
+	fromServerColumn = "from the server"
 )
 
 func (c Config) columns() []column {
@@ -126,22 +118,8 @@ func (c Config) columns() []column {
 	return out
 }
 
-// endpoints is the default of --server-endpoints.
-const endpoints = 4
-
-// scaling is the note of tables whose rates grow with cores.
-func scaling(lanes ...int) string {
-	var over []string
-	for _, n := range lanes {
-		if n > runtime.NumCPU() {
-			over = append(over, fmt.Sprint(n))
-		}
-	}
-	if len(over) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("scaling not visible: %d cores (lanes %s)", runtime.NumCPU(), strings.Join(over, ", "))
-}
+// Endpoints is the default of --server-endpoints.
+const Endpoints = 4
 
 func (c Config) cells() (tables []*Table, cells []cell) {
 	add := func(x cell) { cells = append(cells, x) }
@@ -155,7 +133,7 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 	if has(TableMessages) {
 		t := table("Messages over one lane", "")
 		if quic && slices.Contains(c.Planes, transport.PlaneTCP) {
-			t.Ratio = [2]string{columnQUIC, columnTCP}
+			t.Ratios = append(t.Ratios, Ratio{Title: columnQUIC + " / " + columnTCP, Column: columnQUIC, Base: columnTCP})
 		}
 		for _, col := range c.columns() {
 			spec := Spec{Plane: col.plane, MTU: col.mtu, Endpoints: 1}
@@ -180,30 +158,57 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 		add(x)
 	}
 	both := func(t *Table, row string, s Spec, lanes int) {
-		pipe(t, row, "from the server", s, lanes, Pipelined)
+		pipe(t, row, fromServerColumn, s, lanes, Pipelined)
 		pipe(t, row, ToServer, s, lanes, ToServer)
 	}
 	if has(TableLanes) {
-		t := table("64 KiB messages, pipelined, over lanes (MiB/s), 4 ports", scaling(1, 2, 4, 8))
+		t := table("64 KiB messages, pipelined, over lanes (MiB/s), 4 ports", Scaling(1, 2, 4, 8))
 		for _, lanes := range []int{1, 2, 4, 8} {
 			for _, p := range c.Planes {
-				pipe(t, fmt.Sprintf("%d lanes", lanes), p, Spec{Plane: p, Endpoints: endpoints}, lanes, Pipelined)
+				pipe(t, fmt.Sprintf("%d lanes", lanes), p, Spec{Plane: p, Endpoints: Endpoints}, lanes, Pipelined)
 			}
 		}
+		if quic && slices.Contains(c.Planes, transport.PlaneTCP) {
+			t.Ratios = append(t.Ratios, Ratio{Title: "quic / tcp", Column: transport.PlaneQUIC, Base: transport.PlaneTCP})
+		}
+		toFirst(t, rows(cells, t), c.Planes...)
 	}
 	if has(TablePorts) && quic {
-		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)", scaling(1, 4, 8))
+		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)", Scaling(1, 4, 8))
 		for _, k := range [][2]int{{1, 4}, {4, 4}, {8, 4}, {8, 8}} {
 			both(t, fmt.Sprintf("%d lanes x %d ports", k[0], k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
 		}
+		toFirst(t, rows(cells, t), fromServerColumn, ToServer)
 	}
 	if has(TableGroup) && quic {
-		t := table("64 KiB messages, pipelined, over 8 quic lanes, server sockets in one SO_REUSEPORT group (MiB/s)", scaling(8))
+		t := table("64 KiB messages, pipelined, over 8 quic lanes, server sockets in one SO_REUSEPORT group (MiB/s)", Scaling(8))
 		for _, n := range []int{4, 8, 32} {
 			both(t, fmt.Sprintf("%d sockets", n), Spec{Plane: transport.PlaneQUIC, Group: n}, 8)
 		}
+		toFirst(t, rows(cells, t), fromServerColumn, ToServer)
 	}
 	return tables, cells
+}
+
+// rows are those that the cells of a table will have.
+func rows(cells []cell, t *Table) (out []string) {
+	for _, x := range cells {
+		if x.table == t && !slices.Contains(out, x.row) {
+			out = append(out, x.row)
+		}
+	}
+	return out
+}
+
+// toFirst adds columns with the ratio of each row to the first one.
+func toFirst(t *Table, rows []string, columns ...string) {
+	base := map[string]string{}
+	for _, r := range rows {
+		base[r] = rows[0]
+	}
+	for _, c := range columns {
+		t.Ratios = append(t.Ratios, Ratio{Title: c + ", to " + rows[0], Column: c, Base: c, Rows: base})
+	}
 }
 
 // Execute measures every cell once in each repetition, one after the other. On an error it returns what was measured before too.
@@ -211,31 +216,26 @@ func Execute(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Progress == nil {
-		c.Progress = func(string) {}
-	}
 	ctl, err := DialControl(ctx, c.Connect)
 	if err != nil {
 		return nil, err
 	}
 	defer ctl.Close()
 	tables, cells := c.cells()
-	r := &Report{Schema: Schema, Cores: runtime.NumCPU(), Messages: c.Messages, Runs: c.Runs, Tables: tables}
-	for n := range c.Runs {
-		c.Progress(fmt.Sprintf("repetition %d of %d: %d cells", n+1, c.Runs, len(cells)))
-		for _, x := range cells {
+	var all []Cell
+	for _, x := range cells {
+		all = append(all, Cell{Name: fmt.Sprintf("%s: %s, %s", x.table.Title, x.row, x.column), Measure: func(ctx context.Context) error {
 			m, err := run(ctx, ctl, c.Log, x.spec, x.lanes, x.size, c.Messages, x.mode)
 			if err != nil {
-				if cause := context.Cause(ctx); cause != nil {
-					err = cause
-				}
-				return r, fmt.Errorf("%s: %s, %s: %w", x.table.Title, x.row, x.column, err)
+				return err
 			}
 			x.table.Add(x.row, x.column, x.value(m))
 			if x.also != nil {
 				x.table.Add(x.alsoRow, x.column, x.also(m))
 			}
-		}
+			return nil
+		}})
 	}
-	return r, nil
+	r := &Report{Schema: Schema, Cores: runtime.NumCPU(), Messages: c.Messages, Runs: c.Runs, Tables: tables}
+	return r, Repeat(ctx, c.Runs, all, c.Progress)
 }

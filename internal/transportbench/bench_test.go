@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
@@ -56,7 +57,7 @@ func TestEveryTableHasEveryCell(t *testing.T) {
 		}
 		rows[tab.Title] = len(tab.Rows) * len(tab.Columns)
 		var out strings.Builder
-		if err := tab.Print(&out); err != nil || strings.Count(out.String(), "\n") < len(tab.Rows)+3 {
+		if err := benchtable.Print(&out, tab.Shown()); err != nil || strings.Count(out.String(), "\n") < len(tab.Rows)+2 {
 			t.Errorf("%v\n%s", err, &out)
 		}
 	}
@@ -67,25 +68,34 @@ func TestEveryTableHasEveryCell(t *testing.T) {
 	if want := 7*4 + 4*2 + 4*2 + 3*2; len(rows) != 4 || total != want {
 		t.Errorf("%d tables, %d cells, expected 4, %d: %v", len(rows), total, want, rows)
 	}
-	if r.Tables[0].ratio(r.Tables[0].Rows[0]) == "-" {
-		t.Error("no ratio of QUIC to TCP")
+	for _, tab := range r.Tables {
+		for _, ratio := range tab.Ratios {
+			for _, row := range tab.Rows {
+				if got := tab.ratio(row, ratio); got.N != 1 || got.Median <= 0 {
+					t.Errorf("%s: %s of %s is %v", tab.Title, ratio.Title, row, got)
+				}
+			}
+		}
+	}
+	if n := len(r.Tables[0].Ratios); n != 1 {
+		t.Errorf("%d ratios of messages, expected that of QUIC to TCP", n)
 	}
 }
 
 // TestTableShowsRangesAndTheFirst: what a reader sees of three repetitions, of a cell that was not measured, and the ratio of the medians.
 func TestTableShowsRangesAndTheFirst(t *testing.T) {
-	tab := Table{Title: "T", Ratio: [2]string{"b", "a"}}
+	tab := Table{Title: "T", Note: "N", Ratios: []Ratio{{Title: "b / a", Column: "b", Base: "a"}, {Title: "a, to r", Column: "a", Base: "a", Rows: map[string]string{"r": "r", "s": "r"}}}}
 	for i, v := range []float64{20000, 10000, 40000} {
 		tab.Add("r", "a", Value{Number: v})
 		tab.Add("r", "b", Value{Number: v / 2, Note: []string{"x", "y", "x"}[i]})
 	}
 	tab.Add("s", "a", Value{Number: 1})
 	var out strings.Builder
-	if err := tab.Print(&out); err != nil {
+	if err := benchtable.Print(&out, tab.Shown()); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(out.String()), " ")
-	if want := "T a b b / a r 10,000 to 40,000 (first 20,000) 5,000 to 20,000 (first 10,000) [x; y] 0.50 s 1.0 - -"; got != want {
+	if want := "T a b b / a a, to r r 10,000 to 40,000 (first 20,000) 5,000 to 20,000 (first 10,000) [x; y] 0.50 [0.50-0.50] 1.00 [1.00-1.00] s 1.0 - - 0.00 N"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 }

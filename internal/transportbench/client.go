@@ -73,7 +73,7 @@ func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, siz
 		return m, err
 	}
 	m.Messages, m.Bytes = messages, int64(messages)*int64(size)
-	share := func(i int) int { return messages/lanes + map[bool]int{true: 1}[i < messages%lanes] }
+	share := func(i int) int { return Share(messages, lanes, i) }
 	var times []time.Duration
 	began := time.Now()
 	err = each(conns, func(i int, c transport.Conn) (err error) {

@@ -2,7 +2,6 @@ package transportbench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,11 +83,7 @@ type handler struct {
 func (h *handler) Handle(ctx context.Context, op string, body []byte) (any, error) {
 	switch op {
 	case "open":
-		var s Spec
-		if err := json.Unmarshal(body, &s); err != nil {
-			return nil, err
-		}
-		return h.open(ctx, s)
+		return With(body, func(s Spec) (any, error) { return h.open(ctx, s) })
 	case "drops":
 		return h.drops(), nil
 	case "close":

@@ -1,12 +1,11 @@
 package transportbench
 
 import (
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/laneway-ai/laneway/internal/benchtable"
 )
 
 // Value is what one repetition of a cell came to.
@@ -22,10 +21,17 @@ type Table struct {
 	Columns []string           `json:"columns"`
 	Rows    []string           `json:"rows"`
 	Cells   map[string][]Value `json:"cells"`
-	// Missing are cells that cannot exist here, with the reason.
-	Missing map[string]string `json:"missing,omitempty"`
-	// Ratio adds a column: the median of the first column that is named over that of the second, in each row.
-	Ratio [2]string `json:"ratio,omitzero"`
+	// Ratios are further columns.
+	Ratios []Ratio `json:"ratios,omitempty"`
+}
+
+// Ratio is a column: in each row that of a cell over another, repetition by repetition.
+type Ratio struct {
+	Title  string `json:"title"`
+	Column string `json:"column"`
+	Base   string `json:"base_column"`
+	// Rows name the row of the other cell, by row; nil = the same row.
+	Rows map[string]string `json:"base_rows,omitempty"`
 }
 
 // Key names a cell.
@@ -45,50 +51,43 @@ func (t *Table) Add(row, column string, v Value) {
 	t.Cells[Key(row, column)] = append(t.Cells[Key(row, column)], v)
 }
 
-// Print writes the table: in each cell the range over the repetitions, and the first one, which is often the low one.
-func (t *Table) Print(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s\n", t.Title)
-	if t.Note != "" {
-		fmt.Fprintln(w, t.Note)
+// Shown is the table as it is printed: in each cell the range over the repetitions, and the first one, which is often the low one.
+func (t *Table) Shown() benchtable.Table {
+	out := benchtable.Table{Title: t.Title, Head: append([]string{""}, t.Columns...)}
+	for _, r := range t.Ratios {
+		out.Head = append(out.Head, r.Title)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := append([]string{""}, t.Columns...)
-	if t.Ratio[0] != "" {
-		head = append(head, t.Ratio[0]+" / "+t.Ratio[1])
-	}
-	fmt.Fprintln(tw, strings.Join(head, "\t"))
 	for _, row := range t.Rows {
 		line := []string{row}
 		for _, col := range t.Columns {
 			line = append(line, t.text(row, col))
 		}
-		if t.Ratio[0] != "" {
-			line = append(line, t.ratio(row))
+		for _, r := range t.Ratios {
+			line = append(line, t.ratio(row, r).String())
 		}
-		fmt.Fprintln(tw, strings.Join(line, "\t"))
+		out.Add(line...)
 	}
-	return tw.Flush()
+	if t.Note != "" {
+		out.Note("%s", t.Note)
+	}
+	return out
 }
 
 func (t *Table) text(row, col string) string {
 	values := t.Cells[Key(row, col)]
 	if len(values) == 0 {
-		if why := t.Missing[Key(row, col)]; why != "" {
-			return why
-		}
 		return "-"
 	}
-	low, high := values[0].Number, values[0].Number
 	var notes []string
 	for _, v := range values {
-		low, high = min(low, v.Number), max(high, v.Number)
 		if v.Note != "" && !slices.Contains(notes, v.Note) {
 			notes = append(notes, v.Note)
 		}
 	}
-	text := number(low)
-	if len(values) > 1 {
-		text = number(low) + " to " + number(high) + " (first " + number(values[0].Number) + ")"
+	s := benchtable.SpreadOf(t.numbers(row, col))
+	text := number(s.Min)
+	if s.N > 1 {
+		text = number(s.Min) + " to " + number(s.Max) + " (first " + number(values[0].Number) + ")"
 	}
 	if len(notes) > 0 {
 		text += " [" + strings.Join(notes, "; ") + "]"
@@ -96,26 +95,20 @@ func (t *Table) text(row, col string) string {
 	return text
 }
 
-func (t *Table) ratio(row string) string {
-	a, ok1 := t.Median(row, t.Ratio[0])
-	b, ok2 := t.Median(row, t.Ratio[1])
-	if !ok1 || !ok2 || b == 0 {
-		return "-"
+func (t *Table) ratio(row string, r Ratio) benchtable.Spread {
+	base := row
+	if r.Rows != nil {
+		base = r.Rows[row]
 	}
-	return strconv.FormatFloat(a/b, 'f', 2, 64)
+	return benchtable.RatioOf(t.numbers(row, r.Column), t.numbers(base, r.Base))
 }
 
-// Median of a cell, false when it has no value.
-func (t *Table) Median(row, col string) (float64, bool) {
-	var n []float64
+// numbers are those of a cell, none when it was not measured.
+func (t *Table) numbers(row, col string) (out []float64) {
 	for _, v := range t.Cells[Key(row, col)] {
-		n = append(n, v.Number)
+		out = append(out, v.Number)
 	}
-	if len(n) == 0 {
-		return 0, false
-	}
-	slices.Sort(n)
-	return (n[(len(n)-1)/2] + n[len(n)/2]) / 2, true
+	return out
 }
 
 // number writes three to four digits, with a comma between thousands.
