@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/refplane"
 )
 
 // pushed is a stream whose records another goroutine brings, call by call: a connection's reader, or an engine of this process. What its sink does not take waits here;
@@ -18,16 +19,10 @@ type pushed struct {
 	mu      sync.Mutex
 	sink    func(pass httpfront.Pass, records [][]byte, err error) bool
 	pulled  bool // records wait for NextBatch until it finds none
-	buf     []byte
-	ends    []int
+	kept    refplane.Records
 	err     error
 	trailer []byte
 	over    bool // Close was called
-
-	// Of NextBatch.
-	taken []byte
-	at    []int
-	batch [][]byte
 }
 
 func newPushed(o origin, p *pass) *pushed {
@@ -50,8 +45,7 @@ func (s *pushed) take(recs [][]byte, end error) {
 		s.pulled = true
 	}
 	for _, rec := range recs {
-		s.buf = append(s.buf, rec...)
-		s.ends = append(s.ends, len(s.buf))
+		s.kept.Add(rec)
 	}
 	s.err = s.lost(end)
 	s.rouse()
@@ -68,7 +62,7 @@ func (s *pushed) rouse() {
 func (s *pushed) first(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		there := len(s.ends) > 0 || s.err != nil
+		there := !s.kept.Empty() || s.err != nil
 		s.mu.Unlock()
 		if there {
 			return nil
@@ -85,7 +79,7 @@ func (s *pushed) first(ctx context.Context) error {
 func (s *pushed) OnPass(sink func(httpfront.Pass, [][]byte, error) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sink, s.pulled = sink, len(s.ends) > 0 || s.err != nil
+	s.sink, s.pulled = sink, !s.kept.Empty() || s.err != nil
 }
 
 // OnRecords implements httpfront.SinkStream.
@@ -97,22 +91,14 @@ func (s *pushed) OnRecords(sink func([][]byte, error) bool) {
 func (s *pushed) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		s.mu.Lock()
-		s.taken, s.buf = s.buf, s.taken[:0]
-		s.at, s.ends = s.ends, s.at[:0]
-		err, sunk := s.err, s.sink != nil
-		if len(s.at) == 0 && err == nil && sunk {
+		some, err, sunk := s.kept.Take(), s.err, s.sink != nil
+		if !some && err == nil && sunk {
 			s.pulled = false // the sink has it again, and needs no buffers
-			s.taken, s.buf, s.at, s.ends, s.batch = nil, nil, nil, nil, nil
+			s.kept = refplane.Records{}
 		}
 		s.mu.Unlock()
-		if len(s.at) > 0 {
-			s.batch = s.batch[:0]
-			from := 0
-			for _, to := range s.at {
-				s.batch = append(s.batch, s.taken[from:to])
-				from = to
-			}
-			return s.batch, nil
+		if some {
+			return s.kept.Batch(), nil
 		}
 		if err != nil || sunk {
 			return nil, err

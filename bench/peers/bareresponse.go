@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"sync"
+
+	"github.com/laneway-ai/laneway/internal/refplane"
 )
 
 // bareResponse is a response at the frontend of Bare.
@@ -19,14 +21,10 @@ type bareResponse struct {
 	once sync.Once // the end
 
 	// Of a puller.
-	wake  chan struct{} // capacity 1
-	mu    sync.Mutex
-	buf   []byte
-	ends  []int
-	err   error
-	taken []byte
-	at    []int
-	batch [][]byte
+	wake chan struct{} // capacity 1
+	mu   sync.Mutex
+	kept refplane.Records
+	err  error
 }
 
 func (r *bareResponse) send(request []byte) error {
@@ -62,8 +60,7 @@ func (r *bareResponse) take(end bool, body []byte) {
 	if end {
 		r.trailer, r.err = append([]byte(nil), body...), io.EOF
 	} else {
-		r.buf = append(r.buf, body...)
-		r.ends = append(r.ends, len(r.buf))
+		r.kept.Add(body)
 	}
 	r.mu.Unlock()
 	r.rouse()
@@ -94,18 +91,10 @@ func (r *bareResponse) fail(err error) {
 func (r *bareResponse) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		r.mu.Lock()
-		r.taken, r.buf = r.buf, r.taken[:0]
-		r.at, r.ends = r.ends, r.at[:0]
-		err := r.err
+		some, err := r.kept.Take(), r.err
 		r.mu.Unlock()
-		if len(r.at) > 0 {
-			r.batch = r.batch[:0]
-			from := 0
-			for _, to := range r.at {
-				r.batch = append(r.batch, r.taken[from:to])
-				from = to
-			}
-			return r.batch, nil
+		if some {
+			return r.kept.Batch(), nil
 		}
 		if err != nil {
 			return nil, err

@@ -20,22 +20,15 @@ const maxSlots = 1 << 16
 
 // Frontend is the consuming side. Methods may be called concurrently.
 type Frontend struct {
-	cfg    Config
-	number uint64
-	stats  counters
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	slots  []atomic.Pointer[Response]
+	side    // listens with PerResponse
+	number  uint64
+	slots   []atomic.Pointer[Response]
+	address string // PerResponse
 
-	mu       sync.Mutex
-	free     []uint32 // slots, the oldest first
-	gens     []uint32
-	peers    map[string]*peer
-	conns    map[transport.Conn]bool
-	closed   bool
-	listener transport.Listener // PerResponse
-	address  string
+	// Under mu.
+	free  []uint32 // slots, the oldest first
+	gens  []uint32
+	peers map[string]*peer
 }
 
 // peer is a worker process, with the one connection to it (but with PerResponse).
@@ -58,22 +51,19 @@ func NewFrontend(cfg Config) (*Frontend, error) {
 	if _, err := rand.Read(n[:]); err != nil {
 		return nil, err
 	}
-	f := &Frontend{cfg: cfg.withDefaults(), number: binary.BigEndian.Uint64(n[:]), slots: make([]atomic.Pointer[Response], maxSlots), gens: make([]uint32, maxSlots),
-		peers: map[string]*peer{}, conns: map[transport.Conn]bool{}}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f := &Frontend{number: binary.BigEndian.Uint64(n[:]), slots: make([]atomic.Pointer[Response], maxSlots), gens: make([]uint32, maxSlots), peers: map[string]*peer{}}
+	f.init(cfg)
 	for i := range uint32(maxSlots) {
 		f.free = append(f.free, i)
 	}
 	if f.cfg.Mode != PerResponse {
 		return f, nil
 	}
-	l, err := f.cfg.Transport.Listen(f.ctx, f.cfg.BindAddr, 1)
-	if err != nil {
+	if err := f.listen(f.ctx, f.serve); err != nil {
 		f.cancel()
 		return nil, err
 	}
-	f.listener, f.address = l, l.Endpoints()[0].String()
-	f.wg.Go(f.accept) // ends with the listener
+	f.address = f.listener.Endpoints()[0].String()
 	return f, nil
 }
 
@@ -136,30 +126,6 @@ func (f *Frontend) Connected(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.peers[id] != nil
-}
-
-// adopt keeps a connection for Close.
-func (f *Frontend) adopt(conn transport.Conn) error {
-	f.mu.Lock()
-	closed := f.closed
-	if !closed {
-		f.conns[conn] = true
-	}
-	f.mu.Unlock()
-	if closed {
-		return errors.Join(responseplane.ErrClosed, conn.Close())
-	}
-	f.stats.conns.Add(1)
-	return nil
-}
-
-// drop closes a connection that has ended.
-func (f *Frontend) drop(conn transport.Conn) {
-	_ = conn.Close() // its bytes have been read; a failure has no one to hear of it
-	f.mu.Lock()
-	delete(f.conns, conn)
-	f.mu.Unlock()
-	f.stats.conns.Add(-1)
 }
 
 // Mint opens a response at a worker process. Its terms go into the request.
@@ -308,20 +274,6 @@ func (f *Frontend) failure(body []byte) error {
 	return e
 }
 
-// accept takes the connections of PerResponse.
-func (f *Frontend) accept() {
-	for {
-		conn, err := f.listener.Accept(f.ctx)
-		if err != nil {
-			return // the listener was closed
-		}
-		if f.adopt(conn) != nil {
-			return
-		}
-		f.wg.Go(func() { f.serve(conn) }) // ends with the connection
-	}
-}
-
 // serve reads the connection of one response. Its first frame names the response.
 func (f *Frontend) serve(conn transport.Conn) {
 	defer f.drop(conn)
@@ -376,26 +328,4 @@ func (f *Frontend) Stats() responseplane.Stats {
 		})
 	}
 	return s
-}
-
-// Close ends all connections and joins their goroutines; open responses end as lost. Idempotent.
-func (f *Frontend) Close() error {
-	f.mu.Lock()
-	closed := f.closed
-	f.closed = true
-	var conns []transport.Conn
-	for c := range f.conns {
-		conns = append(conns, c)
-	}
-	f.mu.Unlock()
-	f.cancel()
-	var errs []error
-	if f.listener != nil && !closed {
-		errs = append(errs, f.listener.Close())
-	}
-	for _, c := range conns {
-		_ = c.Close() // its reader may have closed it before
-	}
-	f.wg.Wait()
-	return errors.Join(errs...)
 }

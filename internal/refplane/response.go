@@ -20,8 +20,7 @@ type Response struct {
 	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	buf     []byte // records that nobody has taken
-	ends    []int  // where they end
+	kept    Records
 	records uint64
 	err     error // io.EOF after complete
 	trailer []byte
@@ -29,11 +28,6 @@ type Response struct {
 	busy    bool // the sink is being called
 	told    bool // the sink has had the end
 	closed  bool
-
-	// Of NextBatch and the sink's calls, never at the same time.
-	out   []byte
-	outAt []int
-	batch [][]byte
 }
 
 // Terms go into the request.
@@ -46,11 +40,10 @@ func (r *Response) add(body []byte) bool {
 	if r.err != nil || r.closed {
 		return true
 	}
-	if len(r.buf)+len(body) > maxBuffered {
+	if r.kept.Bytes()+len(body) > maxBuffered {
 		return false
 	}
-	r.buf = append(r.buf, body...)
-	r.ends = append(r.ends, len(r.buf))
+	r.kept.Add(body)
 	r.records++
 	return true
 }
@@ -98,17 +91,10 @@ func (r *Response) deliver() {
 	}
 }
 
-// take returns what is there. Called with mu held.
+// take returns what is there. Called with mu held, by NextBatch and around the sink's calls, never at the same time.
 func (r *Response) take() [][]byte {
-	r.out, r.buf = r.buf, r.out[:0]
-	r.outAt, r.ends = r.ends, r.outAt[:0]
-	r.batch = r.batch[:0]
-	at := 0
-	for _, end := range r.outAt {
-		r.batch = append(r.batch, r.out[at:end:end])
-		at = end
-	}
-	return r.batch
+	r.kept.Take()
+	return r.kept.Batch()
 }
 
 // NextBatch returns every record that is ready, at least one; it waits when none is. The slices are valid until the next call. io.EOF comes after

@@ -2,7 +2,6 @@ package refplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -17,19 +16,9 @@ import (
 
 // Worker is the writing side. Methods may be called concurrently.
 type Worker struct {
-	cfg    Config
-	stats  counters
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	listener transport.Listener
-
-	mu     sync.Mutex
-	links  map[uint64]*link // by frontend
-	conns  map[transport.Conn]bool
-	closed bool
-	list   atomic.Pointer[[]*link] // for Flush, which must not take mu for long
+	side
+	links map[uint64]*link        // by frontend; under mu
+	list  atomic.Pointer[[]*link] // for Flush, which must not take mu for long
 }
 
 // link is a connection from a frontend, or with PerResponse the connection of one response.
@@ -47,22 +36,14 @@ func NewWorker(cfg Config) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{cfg: cfg.withDefaults(), links: map[uint64]*link{}, conns: map[transport.Conn]bool{}}
+	w := &Worker{links: map[uint64]*link{}}
+	w.init(cfg)
 	w.list.Store(new([]*link))
-	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w, nil
 }
 
 // Listen opens the worker to frontends. (With PerResponse nobody comes, but its descriptor names an address all the same.)
-func (w *Worker) Listen(ctx context.Context) error {
-	l, err := w.cfg.Transport.Listen(ctx, w.cfg.BindAddr, 1)
-	if err != nil {
-		return err
-	}
-	w.listener = l
-	w.wg.Go(w.accept) // ends with the listener
-	return nil
-}
+func (w *Worker) Listen(ctx context.Context) error { return w.listen(ctx, w.serve) }
 
 // Descriptor says where the worker is. Call it after Listen.
 func (w *Worker) Descriptor() discovery.Node {
@@ -74,42 +55,6 @@ func (w *Worker) Descriptor() discovery.Node {
 		ID: w.cfg.Identity.ID.String(), Name: w.cfg.Name, WireMin: 1, WireMax: 1,
 		Planes: []discovery.Plane{{Name: w.cfg.Plane, Endpoints: []string{at}}},
 	}
-}
-
-func (w *Worker) accept() {
-	for {
-		conn, err := w.listener.Accept(w.ctx)
-		if err != nil {
-			return // the listener was closed
-		}
-		if !w.adopt(conn) {
-			return
-		}
-		w.wg.Go(func() { w.serve(conn) }) // ends with the connection
-	}
-}
-
-func (w *Worker) adopt(conn transport.Conn) bool {
-	w.mu.Lock()
-	closed := w.closed
-	if !closed {
-		w.conns[conn] = true
-	}
-	w.mu.Unlock()
-	if closed {
-		_ = conn.Close() // nothing was said on it
-		return false
-	}
-	w.stats.conns.Add(1)
-	return true
-}
-
-func (w *Worker) drop(conn transport.Conn) {
-	_ = conn.Close() // a failure has no one to hear of it
-	w.mu.Lock()
-	delete(w.conns, conn)
-	w.mu.Unlock()
-	w.stats.conns.Add(-1)
 }
 
 // serve reads the connection of a frontend to its end.
@@ -312,8 +257,8 @@ func (w *Worker) knock(ctx context.Context, t terms) (transport.Conn, *reader, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if !w.adopt(conn) {
-		return nil, nil, responseplane.ErrClosed
+	if err := w.adopt(conn); err != nil {
+		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the read below
 	defer stop()
@@ -373,26 +318,4 @@ func (w *Worker) idle() bool {
 		}
 	}
 	return true
-}
-
-// Close ends all connections and joins their goroutines. Idempotent.
-func (w *Worker) Close() error {
-	w.mu.Lock()
-	closed := w.closed
-	w.closed = true
-	var conns []transport.Conn
-	for c := range w.conns {
-		conns = append(conns, c)
-	}
-	w.mu.Unlock()
-	w.cancel()
-	var errs []error
-	if w.listener != nil && !closed {
-		errs = append(errs, w.listener.Close())
-	}
-	for _, c := range conns {
-		_ = c.Close() // its reader may have closed it before
-	}
-	w.wg.Wait()
-	return errors.Join(errs...)
 }
