@@ -2,13 +2,13 @@ package httpbench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 
 	"github.com/laneway-ai/laneway/internal/childproc"
+	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -146,14 +146,9 @@ func (c *child) usage(r role) usage {
 }
 
 func (c *child) closeAll(r role) {
-	errs := []error{c.profile.End()}
+	var end func() error
 	if r != nil {
-		errs = append(errs, r.close())
+		end = r.close
 	}
-	for _, t := range c.transports {
-		errs = append(errs, t.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
-		c.log.Error("closing", "error", err)
-	}
+	planebench.CloseChild(c.log, &c.profile, end, c.transports)
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/childproc"
+	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/procstat"
 )
 
@@ -27,10 +28,8 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.ProfileDir != "" {
-		if err := os.MkdirAll(cfg.ProfileDir, 0o755); err != nil {
-			return nil, fmt.Errorf("--cpuprofile-dir: %w", err)
-		}
+	if err := planebench.MakeProfileDir(cfg.ProfileDir); err != nil {
+		return nil, err
 	}
 	type one struct {
 		arm     Arm
@@ -44,12 +43,7 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	r := newReport(cfg)
 	for rep := range cfg.Pairs {
-		// Every other repetition goes the other way round, so that a machine that slows down favours nobody.
-		order := slices.Clone(all)
-		if rep%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, o := range order {
+		for _, o := range benchtable.Order(all, rep) {
 			began := time.Now()
 			run, err := oneRun(ctx, cfg, o.arm, o.streams, rep+1)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"
 )
@@ -93,11 +94,7 @@ func Calibers(ctx context.Context, cfg CaliberConfig) ([]Figure, error) {
 	steps := []func(context.Context, CaliberConfig, *figures) error{oneLane, fourLanes, lossy, inMemory, datagrams}
 	for rep := range cfg.Runs {
 		f.run = rep + 1
-		order := slices.Clone(steps)
-		if rep%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, step := range order {
+		for _, step := range benchtable.Order(steps, rep) {
 			if err := step(ctx, cfg, f); err != nil {
 				return f.out, errors.Join(context.Cause(ctx), err)
 			}

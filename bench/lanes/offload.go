@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"
 )
@@ -53,11 +53,7 @@ func Offloads() []Run { return []Run{{}, {GSO: true}, {GSO: true, GRO: true}} }
 func Offload(ctx context.Context, cfg OffloadConfig) (runs []Run, err error) {
 	settings := Offloads()
 	for rep := range cfg.Runs {
-		order := slices.Clone(settings)
-		if rep%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, s := range order {
+		for _, s := range benchtable.Order(settings, rep) {
 			s.Run = rep + 1
 			if err := s.measure(ctx, cfg); err != nil {
 				return runs, fmt.Errorf("a lane with %s: %w", s.Name(), err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/children"
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -83,12 +84,8 @@ func Run(ctx context.Context, c Config) (pairs []Pair, left []Left, err error) {
 		return slices.ContainsFunc(left, func(l Left) bool { return l.Setting == s.Name })
 	})
 	for n := range c.Pairs {
-		order := slices.Clone(tried)
-		if n%2 == 1 {
-			slices.Reverse(order)
-		}
 		// A run of the default stands between two settings, beside both.
-		for two := range slices.Chunk(order, 2) {
+		for two := range slices.Chunk(benchtable.Order(tried, n), 2) {
 			got, err := r.beside(ctx, two, n+1)
 			pairs = append(pairs, got...)
 			if ctx.Err() != nil {

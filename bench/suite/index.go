@@ -63,7 +63,7 @@ func (ix *Index) page(dir string) string {
 		line("| [%s](#%s) | %d | %s | %s | %s | [stdout](%s) [stderr](%s) |", r.Name, r.Name, r.ExitCode, minutes(r.Seconds/60), minutes(r.Expected), r.LoadBefore, filepath.ToSlash(r.Stdout), filepath.ToSlash(r.Stderr))
 	}
 	for _, r := range ix.Parts {
-		line("\n## %s\n\n%s. %d times.\n", r.Name, r.What, r.Passes)
+		line("\n## %s\n\n%s.\n", r.Name, strings.ToUpper(r.What[:1])+r.What[1:])
 		if r.Error != "" {
 			line("**Failed**, exit code %d: %s", r.ExitCode, oneLine(r.Error))
 			quote(&b, filepath.Join(dir, r.Stderr), 20)

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laneway-ai/laneway/internal/benchtable"
 )
 
 // Measure runs every way, with and without GRO, Runs times, interleaved: every other repetition goes the other way round.
@@ -30,11 +31,7 @@ func Measure(ctx context.Context, cfg Config) (runs []Run, err error) {
 		arms = append(arms, arm{w, false}, arm{w, true})
 	}
 	for rep := range cfg.Runs {
-		order := slices.Clone(arms)
-		if rep%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, a := range order {
+		for _, a := range benchtable.Order(arms, rep) {
 			if ctx.Err() != nil {
 				return runs, context.Cause(ctx)
 			}

@@ -1,6 +1,9 @@
 package benchtable
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestSpread(t *testing.T) {
 	for _, c := range []struct {
@@ -20,5 +23,15 @@ func TestSpread(t *testing.T) {
 	}
 	if got := SpreadOf([]float64{-1, 2}).More("%+.1f"); got != "+0.5 [-1.0 to +2.0]" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	arms := []string{"a", "b", "c"}
+	if got := Order(arms, 0); !slices.Equal(got, arms) {
+		t.Errorf("%v", got)
+	}
+	if got := Order(arms, 1); !slices.Equal(got, []string{"c", "b", "a"}) || arms[0] != "a" {
+		t.Errorf("%v of %v", got, arms)
 	}
 }

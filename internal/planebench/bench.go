@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/benchtable"
 	"github.com/laneway-ai/laneway/internal/refplane"
 )
 
@@ -16,10 +17,8 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.ProfileDir != "" {
-		if err := os.MkdirAll(cfg.ProfileDir, 0o755); err != nil {
-			return nil, fmt.Errorf("--cpuprofile-dir: %w", err)
-		}
+	if err := MakeProfileDir(cfg.ProfileDir); err != nil {
+		return nil, err
 	}
 	arms := cfg.arms()
 	for _, plane := range cfg.Planes {
@@ -31,12 +30,7 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	r := newReport(cfg)
 	for rep := range cfg.Runs {
-		// Every other repetition goes the other way round, so that a machine that slows down favours nobody.
-		order := slices.Clone(arms)
-		if rep%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, a := range order {
+		for _, a := range benchtable.Order(arms, rep) {
 			began := time.Now()
 			run, err := oneRun(ctx, cfg, a, rep+1)
 			if err != nil {
@@ -51,6 +45,17 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	r.Ratios = ratios(cfg.pairs(arms), r.Runs)
 	return r, nil
+}
+
+// MakeProfileDir makes the folder of --cpuprofile-dir, "" = none.
+func MakeProfileDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--cpuprofile-dir: %w", err)
+	}
+	return nil
 }
 
 // Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with -gap-DURATION or a baseline's name behind it, and PEER-DELIVERY.

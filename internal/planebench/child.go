@@ -178,14 +178,23 @@ func (c *child) usage(r role) Usage {
 }
 
 func (c *child) closeAll(r role) {
-	errs := []error{c.profile.End()}
+	var end func() error
 	if r != nil {
-		errs = append(errs, r.close())
+		end = r.close
 	}
-	for _, t := range c.transports {
+	CloseChild(c.log, &c.profile, end, c.transports)
+}
+
+// CloseChild closes what a child has: the profile, the role, nil = none was begun, and then the transports that it used. What fails there is logged.
+func CloseChild(log *slog.Logger, profile *childproc.Profile, role func() error, transports []transport.Transport) {
+	errs := []error{profile.End()}
+	if role != nil {
+		errs = append(errs, role())
+	}
+	for _, t := range transports {
 		errs = append(errs, t.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.log.Error("closing", "error", err)
+		log.Error("closing", "error", err)
 	}
 }

@@ -90,7 +90,7 @@ func Execute(ctx context.Context, c Config) (*transportbench.Report, error) {
 	return r, transportbench.Repeat(ctx, c.Runs, cells, c.Progress)
 }
 
-func rowOf(plane string, lanes int) string { return fmt.Sprintf("%s, %d lanes", plane, lanes) }
+func rowOf(plane string, lanes int) string { return plane + ", " + transportbench.Lanes(lanes) }
 func columnOf(streams int) string          { return fmt.Sprintf("%d streams", streams) }
 
 // ratios are columns: few streams to more of them, and with the fewest and the most streams, many lanes to the fewest and QUIC to TCP.
@@ -112,7 +112,7 @@ func (c Config) ratios() (out []transportbench.Ratio) {
 	for _, streams := range slices.Compact([]int{slices.Min(c.Streams), slices.Max(c.Streams)}) {
 		col := columnOf(streams)
 		if len(c.Lanes) > 1 {
-			out = append(out, transportbench.Ratio{Title: fmt.Sprintf("%s, to %d lanes", col, slices.Min(c.Lanes)), Column: col, Base: col, Rows: one})
+			out = append(out, transportbench.Ratio{Title: col + ", to " + transportbench.Lanes(slices.Min(c.Lanes)), Column: col, Base: col, Rows: one})
 		}
 		if slices.Contains(c.Planes, transport.PlaneQUIC) && slices.Contains(c.Planes, transport.PlaneTCP) {
 			out = append(out, transportbench.Ratio{Title: col + ", quic / tcp", Column: col, Base: col, Rows: tcp})

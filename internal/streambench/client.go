@@ -22,7 +22,6 @@ const upTimeout = 20 * time.Second
 type measured struct {
 	elapsed time.Duration
 	busiest float64 // bytes of the busiest lane over the mean of all lanes
-	lanes   int     // that carried bytes
 }
 
 // WrongItemError says that a stream's items did not come as they were written.
@@ -76,9 +75,7 @@ func run(ctx context.Context, ctl *transportbench.Control, log *slog.Logger, pla
 	var total, most uint64
 	for lane, n := range laneBytes(f) {
 		n -= before[lane]
-		if total, most = total+n, max(most, n); n > 0 {
-			m.lanes++
-		}
+		total, most = total+n, max(most, n)
 	}
 	m.busiest = float64(most) * float64(lanes) / float64(total)
 	return m, nil

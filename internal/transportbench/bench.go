@@ -165,7 +165,7 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 		t := table("64 KiB messages, pipelined, over lanes (MiB/s), 4 ports", Scaling(1, 2, 4, 8))
 		for _, lanes := range []int{1, 2, 4, 8} {
 			for _, p := range c.Planes {
-				pipe(t, fmt.Sprintf("%d lanes", lanes), p, Spec{Plane: p, Endpoints: Endpoints}, lanes, Pipelined)
+				pipe(t, Lanes(lanes), p, Spec{Plane: p, Endpoints: Endpoints}, lanes, Pipelined)
 			}
 		}
 		if quic && slices.Contains(c.Planes, transport.PlaneTCP) {
@@ -176,7 +176,7 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 	if has(TablePorts) && quic {
 		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)", Scaling(1, 4, 8))
 		for _, k := range [][2]int{{1, 4}, {4, 4}, {8, 4}, {8, 8}} {
-			both(t, fmt.Sprintf("%d lanes x %d ports", k[0], k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
+			both(t, fmt.Sprintf("%s x %d ports", Lanes(k[0]), k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
 		}
 		toFirst(t, rows(cells, t), fromServerColumn, ToServer)
 	}

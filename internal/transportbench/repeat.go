@@ -61,6 +61,14 @@ func Share(n, of, i int) int {
 	return n / of
 }
 
+// Lanes is a number of lanes in words.
+func Lanes(n int) string {
+	if n == 1 {
+		return "1 lane"
+	}
+	return fmt.Sprintf("%d lanes", n)
+}
+
 // Scaling is the note of a table whose rates grow with cores, "" when there are as many as lanes.
 func Scaling(lanes ...int) string {
 	var over []string
