@@ -2,12 +2,10 @@ package quic
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -69,26 +67,21 @@ func (b *blocks) put(k *block) { b.pool.Put(k) }
 type groReader struct {
 	raw    syscall.RawConn
 	blocks *blocks
-	peer   *net.UDPAddr // the only one who can send, on a connected socket
-	calls  *atomic.Uint64
+	sock   *socket
 
 	blk   *block
 	count int // messages in blk
 	index int // the message that is being handed out
 	off   int // where its next datagram begins
 	seg   int // the size of its datagrams
-	from  *net.UDPAddr
+	from  *account
 
 	errno syscall.Errno
 	try   func(fd uintptr) bool
-	addrs map[netip.AddrPort]*net.UDPAddr // of senders
 }
 
-// maxAddrs bounds the senders that an endpoint remembers; beyond it the memory starts anew.
-const maxAddrs = 4096
-
-func newGROReader(raw syscall.RawConn, b *blocks, peer *net.UDPAddr, calls *atomic.Uint64) *groReader {
-	r := &groReader{raw: raw, blocks: b, peer: peer, calls: calls}
+func newGROReader(raw syscall.RawConn, b *blocks, s *socket) *groReader {
+	r := &groReader{raw: raw, blocks: b, sock: s}
 	r.try = r.receive
 	return r
 }
@@ -130,7 +123,7 @@ func (r *groReader) receive(fd uintptr) bool {
 			r.errno = errno
 			return errno != 0
 		}
-		r.calls.Add(1)
+		r.sock.received.Add(1)
 		r.blk, r.count, r.errno = k, int(n), 0
 		return true
 	}
@@ -144,8 +137,8 @@ func (r *groReader) begin() {
 	if r.seg <= 0 {
 		r.seg = int(h.n)
 	}
-	if r.from = r.peer; r.from == nil {
-		r.from = r.sender(&r.blk.names[r.index])
+	if r.from = r.sock.peer; r.from == nil {
+		r.from = r.sock.accounts.of(sender(&r.blk.names[r.index]), nil)
 	}
 }
 
@@ -156,7 +149,8 @@ func (r *groReader) take(m *ipv4.Message) {
 	m.N = copy(m.Buffers[0], r.blk.data[r.index][r.off:end]) // one that does not fit is no packet of ours
 	m.NN = copy(m.OOB, r.blk.oob[r.index][:h.hdr.Controllen])
 	m.Flags = 0
-	m.Addr = r.from
+	m.Addr = r.from.addr
+	r.sock.feeds(r.from, 1)
 	r.off = end
 	if r.off < int(h.n) {
 		return
@@ -185,28 +179,19 @@ func groSize(oob []byte) int {
 }
 
 // sender is the address in a name that the kernel filled.
-func (r *groReader) sender(name *unix.RawSockaddrInet6) *net.UDPAddr {
-	var ap netip.AddrPort
+func sender(name *unix.RawSockaddrInet6) netip.AddrPort {
 	switch name.Family {
 	case unix.AF_INET:
 		v4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(name))
-		ap = netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), bigEndian(v4.Port))
+		return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), bigEndian(v4.Port))
 	case unix.AF_INET6:
 		a := netip.AddrFrom16(name.Addr)
 		if name.Scope_id != 0 && !a.Is4In6() {
 			a = a.WithZone(strconv.FormatUint(uint64(name.Scope_id), 10))
 		}
-		ap = netip.AddrPortFrom(a, bigEndian(name.Port))
+		return netip.AddrPortFrom(a, bigEndian(name.Port))
 	}
-	if a, ok := r.addrs[ap]; ok {
-		return a
-	}
-	if r.addrs == nil || len(r.addrs) >= maxAddrs {
-		r.addrs = make(map[netip.AddrPort]*net.UDPAddr)
-	}
-	a := net.UDPAddrFromAddrPort(ap)
-	r.addrs[ap] = a
-	return a
+	return netip.AddrPort{}
 }
 
 // bigEndian turns a port in network order, held as a native integer, into a number.

@@ -37,7 +37,8 @@ type lane struct {
 	sock *socket
 	tr   *quicgo.Transport
 	// Of an accepted lane.
-	ln *listener
+	ln    *listener
+	leave func() // its endpoint counts it no more
 }
 
 var _ transport.Conn = (*lane)(nil)
@@ -116,6 +117,7 @@ func (l *lane) tearDown() {
 		l.sock.Close()
 	}
 	if l.ln != nil {
+		l.leave()
 		l.ln.forget(l)
 	}
 	close(l.gone)

@@ -199,14 +199,18 @@ func (ln *listener) loop(e *endpoint) {
 			}
 			continue
 		}
+		leave := e.sock.serves(conn)
 		select {
 		case ln.slots <- struct{}{}:
 			ln.wg.Go(func() {
 				defer func() { <-ln.slots }()
-				ln.serve(conn)
+				if l := ln.lane(conn); l == nil || !ln.serve(l, leave) {
+					leave()
+				}
 			})
 		default:
 			ln.refuse(conn, codeBusy, "too many lanes wait to be accepted")
+			leave()
 		}
 	}
 }
@@ -223,32 +227,38 @@ func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, 
 	ln.t.mu.Unlock()
 }
 
-// serve waits for the stream of a connection and then for Accept.
-func (ln *listener) serve(conn *quicgo.Conn) {
+// lane waits for the stream of a connection; nil if none comes.
+func (ln *listener) lane(conn *quicgo.Conn) *lane {
 	ctx, cancel := context.WithTimeout(ln.ctx, ln.t.cfg.HandshakeTimeout)
 	stream, err := conn.AcceptStream(ctx)
 	cancel()
 	if err != nil {
 		ln.refuse(conn, codeNoStream, "no first byte: "+err.Error())
-		return
+		return nil
 	}
 	l, err := newLane(ln.t, conn, stream, -1)
 	if err != nil {
 		ln.refuse(conn, codeNoStream, err.Error())
-		return
+		return nil
 	}
-	l.ln = ln
+	return l
+}
+
+// serve waits for Accept. The lane calls leave when it is torn down; false if it is none of ours, because the transport is closed.
+func (ln *listener) serve(l *lane, leave func()) bool {
+	l.ln, l.leave = ln, leave
 	if !ln.t.add(l) {
-		conn.CloseWithError(codeClosed, "")
-		return
+		l.conn.CloseWithError(codeClosed, "")
+		return false
 	}
 	ln.add(l)
 	select {
 	case ln.ready <- l:
 	case <-ln.ctx.Done():
 		l.Close()
-	case <-conn.Context().Done(): // the peer gave up before anyone accepted
+	case <-l.conn.Context().Done(): // the peer gave up before anyone accepted
 		ln.t.tally.AcceptErrors.Add(1)
 		l.Close()
 	}
+	return true
 }

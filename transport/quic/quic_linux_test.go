@@ -383,7 +383,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 func TestLibraryDropsAreCounted(t *testing.T) {
 	tr, _ := node(t, Config{})
 	defer tr.Close()
-	r := tr.quicConfig(1<<20).Tracer(t.Context(), true, quicgo.ConnectionID{}).AddProducer()
+	r := recorder{&tr.drops}.tracer(t.Context(), true, quicgo.ConnectionID{}).AddProducer()
 	r.RecordEvent(qlog.PacketDropped{Trigger: qlog.PacketDropDOSPrevention})
 	r.RecordEvent(qlog.PacketDropped{Trigger: qlog.PacketDropDuplicate})
 	r.RecordEvent(qlog.PacketSent{})

@@ -9,9 +9,9 @@ import (
 	"github.com/quic-go/quic-go/qlogwriter"
 )
 
-// recorder counts the packets that quic-go drops because a connection's queue is full (256 packets). No counter of quic-go or
-// of the kernel shows them, only this event. It looks at nothing else and keeps nothing. quic-go builds an event for every packet
-// all the same (7 allocations a packet, measured with v0.65), so only the connections of endpoints have one; see pace for lanes.
+// recorder counts the packets that quic-go drops because a queue is full. It looks at nothing else and keeps nothing. An endpoint has one
+// for the queue of those who begin a handshake. A connection with one costs: quic-go builds an event for every packet (7 allocations,
+// measured with v0.65). So connections have one only where nothing else tells; see traces.
 type recorder struct{ drops *atomic.Uint64 }
 
 var (

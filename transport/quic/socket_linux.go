@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 
-	quicgo "github.com/quic-go/quic-go"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
@@ -35,9 +35,10 @@ type socket struct {
 	sent      atomic.Uint64 // system calls that sent some
 	dropped   atomic.Uint64 // by the kernel, as it was last read
 
-	conn atomic.Pointer[quicgo.Conn] // of a lane's socket, for pace
-	skew int64                       // see pace
-	lost atomic.Uint64               // datagrams that the connection never saw
+	accounts accounts      // of who sends here, for pace
+	peer     *account      // the only one, of a lane's socket; nil on endpoints
+	fed      []*account    // of the reader: whose datagrams came since it last was in pace
+	lost     atomic.Uint64 // datagrams that no connection saw
 
 	plain *ipv4.PacketConn // recvmmsg, without GRO
 	gro   *groReader       // nil if GRO is off
@@ -90,6 +91,9 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	if err := s.readBack(); err != nil {
 		return nil, err
 	}
+	if remote != nil {
+		s.peer = s.accounts.of(remote.AddrPort(), remote)
+	}
 	s.window, s.mtu = t.cfg.window(s.recvGranted), t.cfg.mtu()
 	off, _ := strconv.ParseBool(os.Getenv("QUIC_GO_DISABLE_GSO")) // as quic-go reads it
 	var gro, gso error
@@ -103,7 +107,7 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	}
 	s.gsoProbed = gso == nil && !off && !s.noGSO
 	if !t.cfg.DisableGRO && gro == nil {
-		s.gro = newGROReader(raw, &t.blocks, remote, &s.received)
+		s.gro = newGROReader(raw, &t.blocks, s)
 	}
 	return s, nil
 }
@@ -159,10 +163,11 @@ func (s *socket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, error)
 
 // send is one sendmsg of so many datagrams.
 func (s *socket) send(b, oob []byte, addr *net.UDPAddr, datagrams int) error {
-	if s.remote != nil {
-		addr = nil // connected
+	var to netip.AddrPort // not valid: connected
+	if s.remote == nil && addr != nil {
+		to = addr.AddrPort()
 	}
-	_, _, err := s.UDPConn.WriteMsgUDP(b, oob, addr)
+	_, _, err := s.UDPConn.WriteMsgUDPAddrPort(b, oob, to) // WriteMsgUDP allocates an address each time
 	switch {
 	case err == nil:
 		s.out.Add(uint64(datagrams))
@@ -225,6 +230,7 @@ func (s *socket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 			n, err = s.gro.read(ms)
 		} else if n, err = s.plain.ReadBatch(ms, flags); err == nil {
 			s.received.Add(1)
+			s.feedsAll(ms[:n])
 		}
 		if err == nil {
 			s.in.Add(uint64(n))
@@ -233,6 +239,21 @@ func (s *socket) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 		if !passing(err) {
 			return 0, err
 		}
+	}
+}
+
+// feedsAll notes who sent what was read without GRO.
+func (s *socket) feedsAll(ms []ipv4.Message) {
+	for i := range ms {
+		a := s.peer
+		if a == nil {
+			addr, ok := ms[i].Addr.(*net.UDPAddr)
+			if !ok {
+				continue
+			}
+			a = s.accounts.of(addr.AddrPort(), addr)
+		}
+		s.feeds(a, 1)
 	}
 }
 

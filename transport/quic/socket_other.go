@@ -76,13 +76,13 @@ func (t *Transport) settle(s *socket) {
 }
 
 // serves does nothing: quic-go reads the socket itself.
-func (s *socket) serves(*quicgo.Conn) {}
+func (s *socket) serves(*quicgo.Conn) (leave func()) { return func() {} }
 
-// count adds nothing: what goes through the socket is not seen, and the lane's recorder counts the library's drops.
+// count adds nothing: what goes through the socket is not seen, and the connections' recorders count the library's drops.
 func (s *socket) count(*transport.Counters) {}
 
-// tracesLanes says that a dialled lane needs a recorder to count the library's drops.
-const tracesLanes = true
+// traces says that connections need a recorder to count the library's drops.
+const traces = true
 
 func (s *socket) info(role string, index int) transport.SocketInfo {
 	return transport.SocketInfo{

@@ -70,7 +70,9 @@ func (t *Transport) quicConfig(granted int) *quicgo.Config {
 		MaxConnectionReceiveWindow:     window * 3 / 2,
 		MaxIncomingStreams:             1, // the lane; a dialler takes none, but zero would mean the default
 		MaxIncomingUniStreams:          -1,
-		Tracer:                         recorder{&t.drops}.tracer,
+	}
+	if traces {
+		c.Tracer = recorder{&t.drops}.tracer
 	}
 	if t.cfg.MaxMTU != 0 {
 		c.InitialPacketSize = uint16(t.cfg.MaxMTU)
@@ -126,9 +128,6 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 	}
 	cfg := t.quicConfig(s.recvGranted)
 	cfg.MaxIncomingStreams = -1
-	if !tracesLanes {
-		cfg.Tracer = nil
-	}
 	tr := t.over(s)
 	conn, err := tr.Dial(ctx, remote, t.cfg.security().Client(req), cfg)
 	if err != nil {
@@ -137,7 +136,7 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 		return nil, err
 	}
 	t.settle(s)
-	s.serves(conn)
+	s.serves(conn) // as long as the socket is there
 	l, err := t.dialled(ctx, conn, s, tr, req.Lane)
 	if err != nil {
 		conn.CloseWithError(codeClosed, "")
