@@ -166,21 +166,22 @@ func (k *outLink) resume(l *lane, slot *outSlot, at wire.Slot, r wire.ResumeBody
 		k.stats.drops.add(dropStale)
 		return nil
 	}
-	if s.state != outEarly && (r.Consumed < s.ring.base || r.Received > s.high) {
-		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d consumed and %d received, known are %d and %d sent", r.Consumed, r.Received, s.ring.base, s.high)}
+	if s.state != outEarly && (r.Consumed < s.ring.base || r.Received > s.sent()) {
+		return &wire.Error{Kind: wire.Resume, Slot: at, Reason: fmt.Sprintf("says %d consumed and %d received, known are %d and %d sent", r.Consumed, r.Received, s.ring.base, s.sent())}
 	}
 	k.moveTo(s, l, r.Move, fx)
 	if s.state == outEarly {
 		s.strandAt = k.now() // it waits for its request, on a live lane too
 		return nil
 	}
-	s.cursor = r.Received
+	s.high, s.cursor = s.sent(), r.Received
 	k.forget(s, slot, r.Consumed, fx)
 	if s.state == outClosed || s.cursor == s.ring.tail {
 		return nil
 	}
 	unsent := int(s.ring.tail - s.cursor)
-	_, s.pending = s.whole(unsent)
+	_, pending := s.whole(unsent)
+	s.pending = int32(pending)
 	l.enqueue(&s.element, unsent, s.cursor < s.urgentTo && !k.cfg.NoUrgent)
 	fx.add(func() { l.flush(writeUrgent) })
 	return nil

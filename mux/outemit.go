@@ -18,7 +18,7 @@ func (s *OutStream) emit(l *lane, b []byte, room int) ([]byte, int, int, bool) {
 	if avail == 0 {
 		return b, 0, 0, false
 	}
-	n, records := avail, s.pending
+	n, records := avail, int(s.pending)
 	switch {
 	case s.cursor < s.urgentTo && s.urgentTo < s.ring.tail:
 		n, records = s.whole(int(s.urgentTo - s.cursor))
@@ -33,8 +33,7 @@ func (s *OutStream) emit(l *lane, b []byte, room int) ([]byte, int, int, bool) {
 	}
 	b = s.ring.read(b, s.cursor, n)
 	s.cursor += uint64(n)
-	s.high = max(s.high, s.cursor)
-	s.pending -= records
+	s.pending -= int32(records)
 	if s.cursor == s.ring.tail {
 		if s.state == outEnded {
 			s.endSerial = l.serial

@@ -87,7 +87,7 @@ func (k *outLink) attachLocked(t *wire.Terms, fx *effects) (*OutStream, error) {
 		return nil, fmt.Errorf("%w: the windows of open streams fill the replay bound of %d bytes", ErrBusy, k.cfg.MaxReplay)
 	}
 	k.free(slot, t.Number, fx)
-	s := &OutStream{link: k, slot: t.Slot, number: t.Number, key: t.Key, window: uint64(t.Window), maxData: wire.MaxRecord(int(t.Window)), state: outOpen}
+	s := &OutStream{link: k, slot: t.Slot, number: t.Number, key: t.Key, window: t.Window, maxData: int32(wire.MaxRecord(int(t.Window))), state: outOpen}
 	s.element.owner = s
 	s.ring.pool = &k.chunks
 	if t.TimeLeft > 0 {

@@ -48,12 +48,16 @@ func (p *chunkPool) put(c *chunk) {
 // ring holds the bytes [base, tail) of a stream's string: what may still have to be sent, now or again. The mux never
 // copies it for a replay; it moves a cursor.
 //
-// The stream's lock guards it.
+// The stream's lock guards it. What an append and the read after it need stands first, close together: a worker with a thousand
+// streams finds none of it in the cache, and a line of memory costs more than all the instructions here.
 type ring struct {
+	room  []byte // data of last, nil without one. Reached through last, it would cost the line at the chunk's head, too.
+	tail  uint64 // offset behind the newest byte
+	begin uint64 // offset of room[0]; tail without a chunk
+	base  uint64 // offset of the oldest byte kept
+
 	pool        *chunkPool
 	first, last *chunk
-	base        uint64 // offset of the oldest byte kept
-	tail        uint64 // offset behind the newest byte
 	start       uint64 // offset of first.data[0]
 
 	// at is a chunk at or before the send cursor and its offset, so that gathering need not walk from the front.
@@ -64,19 +68,29 @@ type ring struct {
 // append adds b behind the tail.
 func (r *ring) append(b []byte) {
 	for len(b) > 0 {
-		if r.last == nil {
-			c := r.pool.get()
-			r.first, r.last, r.start = c, c, r.tail
-		}
-		off := int(r.tail-r.start) % chunkPayload
-		if off == 0 && r.tail != r.start {
-			c := r.pool.get()
-			r.last.next, r.last = c, c
-		}
-		n := copy(r.last.data[off:], b)
+		n := copy(r.free(), b)
 		r.tail += uint64(n)
 		b = b[n:]
 	}
+}
+
+// free is where the next bytes go: at least one.
+func (r *ring) free() []byte {
+	if r.tail-r.begin >= uint64(len(r.room)) {
+		r.grow()
+	}
+	return r.room[r.tail-r.begin:]
+}
+
+// grow adds a chunk.
+func (r *ring) grow() {
+	c := r.pool.get()
+	if r.last == nil {
+		r.first, r.start = c, r.tail
+	} else {
+		r.last.next = c
+	}
+	r.last, r.room, r.begin = c, c.data[:], r.tail
 }
 
 // seek returns the chunk that holds offset and its place in it. offset must be in [base, tail).
@@ -94,6 +108,10 @@ func (r *ring) seek(offset uint64) (*chunk, int) {
 
 // read appends n bytes from offset to b; [offset, offset+n) must be in the ring.
 func (r *ring) read(b []byte, offset uint64, n int) []byte {
+	if offset >= r.begin {
+		i := int(offset - r.begin)
+		return append(b, r.room[i:i+n]...)
+	}
 	c, i := r.seek(offset)
 	for n > 0 {
 		m := min(n, chunkPayload-i)
@@ -127,7 +145,7 @@ func (r *ring) release(offset uint64) {
 		}
 		r.pool.put(c)
 		if r.first == nil {
-			r.last, r.at, r.start = nil, nil, r.tail
+			r.last, r.room, r.at, r.start, r.begin = nil, nil, nil, r.tail, r.tail
 		}
 	}
 }
