@@ -37,7 +37,7 @@ func addGaps(parent *cli.App) {
 	f.streams = g.Int("streams", 1024, cli.Range(1, 60_000).Unit("responses"), "open responses; a closed loop")
 	f.common = planebench.Declare(app, g, 128, 1, "streams")
 	g = app.Group("Runs")
-	f.gaps = g.EnumList("gap", []string{"0s", "1ms", "2ms", "3ms"}, []string{"0s", "500µs", "1ms", "2ms", "3ms", "4ms", "5ms"}, "the longest that a write waits for more records, each in an arm of its own")
+	f.gaps = g.EnumList("gap", []string{"0s", "1ms", "2ms", "3ms"}, []string{"0s", "0.5ms", "1ms", "2ms", "3ms", "4ms", "5ms"}, "the longest that a write waits for more records, each in an arm of its own")
 	f.deliveries = g.EnumList("delivery", []string{planebench.Sink}, planebench.Deliveries(), "how responses are consumed: pull = a goroutine each, woken; sink = called by the reader")
 	f.pairs = g.Int("pairs", 5, cli.Range(1, 1000).Unit("repetitions"), "repetitions; each runs every arm once, with fresh processes, every other one in reverse order")
 	f.duration = g.Duration("duration", 3*time.Second, cli.Range(100*time.Millisecond, time.Hour), "length of the window in which a run is measured")
