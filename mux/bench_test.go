@@ -91,7 +91,7 @@ func (l *benchLoad) open(b *testing.B, place int) {
 	in, out := l.p.open(b)
 	l.out[place] = out
 	if l.consume == "sink" {
-		in.OnRecords(func(recs [][]byte, _ *End) bool {
+		in.onRecords(func(recs [][]byte, _ *End) bool {
 			for _, rec := range recs {
 				l.take(rec)
 			}

@@ -54,7 +54,7 @@ func burst(t *testing.T, p *pair, streams int) {
 	for i := range ins {
 		ins[i], outs[i] = p.open(t)
 		if i%2 == 0 { // the other half is pulled below, after all have ended
-			ins[i].OnRecords(func(recs [][]byte, end *End) bool {
+			ins[i].onRecords(func(recs [][]byte, end *End) bool {
 				if end != nil {
 					if end.Type != EndComplete || end.Records != 1 {
 						t.Errorf("stream %d: %+v", i, *end)

@@ -311,7 +311,7 @@ func (s *failStream) consume() {
 		}()
 	case sinkTakes, sinkNotNow:
 		calls, told := 0, false
-		s.in.OnRecords(func(recs [][]byte, end *End) bool {
+		s.in.onRecords(func(recs [][]byte, end *End) bool {
 			if told {
 				s.errorf("the sink is told twice of its end")
 			}

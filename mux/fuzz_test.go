@@ -194,7 +194,7 @@ func FuzzHostileWorker(f *testing.F) {
 				}
 				if mode%2 == 1 {
 					calls, told := 0, false
-					in.OnRecords(func(_ [][]byte, end *End) bool {
+					in.onRecords(func(_ [][]byte, end *End) bool {
 						if told {
 							t.Error("the sink was told twice of its end")
 						}

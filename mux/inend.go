@@ -99,13 +99,18 @@ func (s *InStream) chargeMore(n int) bool {
 		return false
 	}
 	s.extra += n
+	s.pieces = s.extra > 0
 	return true
 }
 
 // refund gives back what was charged for assembled records that the application has. The lock is held.
 func (s *InStream) refund() {
+	if !s.pieces {
+		return
+	}
 	if n := s.extra - len(s.assembly); n > 0 {
 		s.extra -= n
+		s.pieces = s.extra > 0
 		s.link.recv.committed.Add(-int64(n))
 	}
 }

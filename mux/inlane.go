@@ -17,6 +17,7 @@ type inLane struct {
 	link    *inLink
 	touched []*InStream // got something in this read
 	pass    Pass        // of this read
+	warmed  uint64      // what warm has read: what is kept is not left out by the compiler
 	stray   strayKills
 	grants  grants
 }

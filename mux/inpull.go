@@ -54,7 +54,7 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 			s.mu.Unlock()
 			return nil, err
 		}
-		if s.sink != nil {
+		if s.sunk {
 			s.pulled = false
 			s.mu.Unlock()
 			return nil, nil
@@ -174,7 +174,7 @@ func (s *InStream) credit() *lane {
 		return nil
 	}
 	consumed := s.received - s.unread
-	if consumed-s.reported < s.window/2 {
+	if consumed-s.reported < uint64(s.window/2) {
 		return nil
 	}
 	s.reported = consumed

@@ -29,7 +29,7 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	if most := wire.MaxRecord(int(s.window)); size > uint64(most) {
 		return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("has %d bytes, at most %d are allowed with a window of %d", size, most, s.window)}
 	}
-	if s.received+size-s.reported > s.window {
+	if s.received+size-s.reported > uint64(s.window) {
 		return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("overruns the window of %d bytes: %d received, %d reported as consumed", s.window, s.received+size, s.reported)}
 	}
 	s.received += size
@@ -48,19 +48,23 @@ func (s *InStream) data(l *lane, h wire.Header, body []byte) error {
 	}
 	whole := len(body)
 	s.unread += size
-	if s.assembly != nil {
+	parts := s.pieces && s.assembly != nil
+	if parts {
 		whole += len(s.assembly)
 		if whole > s.link.cfg.MaxRecord {
 			return &wire.Error{Kind: h.Kind, Slot: s.slot, Reason: fmt.Sprintf("makes a record of more than %d bytes", s.link.cfg.MaxRecord)}
 		}
 	}
-	if s.sink != nil && !s.pulled && s.readyN == 0 && s.assembly == nil {
+	if s.sunk && !s.pulled && s.readyN == 0 && !parts {
 		s.passing = body
 	} else {
 		s.keep()
 		s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(whole))
-		s.ready = append(append(s.ready, s.assembly...), body...)
-		s.assembly = nil
+		if parts {
+			s.ready = append(s.ready, s.assembly...)
+			s.assembly = nil
+		}
+		s.ready = append(s.ready, body...)
 	}
 	if s.records == 0 {
 		s.firstData = s.lastData

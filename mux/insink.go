@@ -10,21 +10,23 @@ const slowSink = 10 * time.Millisecond
 // stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last call, which
 // comes once, unless the stream was closed before. False says "not now": the records of this call stay buffered, and the
 // stream is pulled until NextBatch finds it empty.
-type Sink func(records [][]byte, end *End) bool
+type Sink func(records [][]byte, end error) bool
 
 // PassSink is a Sink that is also told of the pass that it is called in.
-type PassSink func(pass *Pass, records [][]byte, end *End) bool
+type PassSink func(pass *Pass, records [][]byte, end error) bool
 
-// OnRecords sets the sink, which is not nil. Records that wait already are given to NextBatch, so call it before the terms
-// are sent.
-func (s *InStream) OnRecords(sink Sink) {
-	s.OnPass(func(_ *Pass, records [][]byte, end *End) bool { return sink(records, end) })
-}
+// OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent. ended
+// makes the error that the last call has, of any end, complete too. It is a function of its own so that the caller need not put another
+// one around the sink: it would be one more place in memory that each record fetches from far away.
+func (s *InStream) OnRecords(sink Sink, ended func(*End) error) { s.setSink(sink, nil, ended) }
 
 // OnPass is OnRecords for a sink that wants to know its pass.
-func (s *InStream) OnPass(sink PassSink) {
+func (s *InStream) OnPass(sink PassSink, ended func(*End) error) { s.setSink(nil, sink, ended) }
+
+// setSink sets one of the sinks.
+func (s *InStream) setSink(sink Sink, passSink PassSink, ended func(*End) error) {
 	s.mu.Lock()
-	s.sink = sink
+	s.sunk, s.sink, s.passSink, s.endedAs = true, sink, passSink, ended
 	s.pulled = s.readyN > 0 || s.end != nil
 	s.mu.Unlock()
 }
@@ -39,7 +41,7 @@ func (s *InStream) deliver(pass *Pass) {
 		l.flush(writeFlush)
 		s.mu.Lock()
 	}
-	if s.sink == nil || s.pulled || s.closed {
+	if !s.sunk || s.pulled || s.closed {
 		s.keep()
 		if s.waiting && (s.readyN > 0 || s.end != nil) {
 			s.waiting = false
@@ -74,11 +76,20 @@ func (s *InStream) callSink(pass *Pass) (again bool) {
 		views = view(views, s.ready)
 	}
 	pass.views = views
-	sink, end := s.sink, s.end
+	sink, passSink, end := s.sink, s.passSink, s.end
 	s.inSink, s.told = true, end != nil
 	s.mu.Unlock()
 
-	took := sink(pass, views, end)
+	var err error
+	if end != nil {
+		err = s.endedAs(end)
+	}
+	took := false
+	if sink != nil {
+		took = sink(views, err)
+	} else {
+		took = passSink(pass, views, err)
+	}
 	pass.called(s.link.node)
 	clear(views) // the pass must keep no stream alive
 

@@ -62,7 +62,7 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	k.number++
 	k.live++
 	l := k.emptiest()
-	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint64(window), lane: l, charged: true}
+	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, key: randomKey(), window: uint32(window), lane: l, charged: true}
 	s.element.owner = s
 	now := k.now()
 	s.minted, s.stay = now, stayOn(l, now)

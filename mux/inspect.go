@@ -1,6 +1,7 @@
 package mux
 
 import (
+	"encoding/binary"
 	"math"
 	"net"
 	"slices"
@@ -23,20 +24,33 @@ const (
 	headShift = 13
 )
 
-// heads are the headers of a stream's last records, 132 bytes. An offset is not kept: it follows from what was received and the lengths.
+// heads are the headers of a stream's last records, 136 bytes. An offset is not kept: it follows from what was received and the lengths.
 type heads struct {
-	n uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
-	h [inspectHeads]head
+	n    uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
+	line [inspectHeads / headsPerLine]headLine
 }
 
-type head struct {
-	at uint32
-	is uint32 // kind, length u24
+// headLine is a line of the processor's cache.
+type headLine struct {
+	h     [headsPerLine]head
+	still uint64 // never written, so that warm may read it
+}
+
+const headsPerLine = 8
+
+// head is an age u32, a length u16 and a kind u8. No record that a stream notes is longer: DATA and END are not.
+type head [7]byte
+
+func (r *heads) at(n uint32) *head {
+	return &r.line[n/headsPerLine%uint32(len(r.line))].h[n%headsPerLine]
 }
 
 // note takes a header that came age nanoseconds after the stream was minted.
 func (r *heads) note(h wire.Header, age int64) {
-	r.h[r.n%inspectHeads] = head{at: uint32(min(uint64(max(age, 0))>>headShift, math.MaxUint32)), is: uint32(h.Kind)<<24 | uint32(h.Length)}
+	e := r.at(r.n)
+	binary.LittleEndian.PutUint32(e[:4], uint32(min(uint64(max(age, 0))>>headShift, math.MaxUint32)))
+	binary.LittleEndian.PutUint16(e[4:6], uint16(min(h.Length, math.MaxUint16)))
+	e[6] = byte(h.Kind)
 	if r.n++; r.n == 0 {
 		r.n = inspectHeads
 	}
@@ -47,9 +61,10 @@ func (r *heads) list(end uint64) []RecordHead {
 	n := min(r.n, inspectHeads)
 	out := make([]RecordHead, n)
 	for i := range n {
-		k := r.h[(r.n-1-i)%inspectHeads]
+		e := r.at(r.n - 1 - i)
 		h := &out[n-1-i]
-		h.Kind, h.Length, h.Age = wire.Kind(k.is>>24).String(), int(k.is&(1<<24-1)), time.Duration(k.at)<<headShift
+		h.Kind, h.Length = wire.Kind(e[6]).String(), int(binary.LittleEndian.Uint16(e[4:6]))
+		h.Age = time.Duration(binary.LittleEndian.Uint32(e[:4])) << headShift
 		end -= min(end, uint64(wire.HeaderSize+h.Length))
 		h.Offset = end
 	}
@@ -141,8 +156,8 @@ func (s *InStream) Inspect() StreamInfo {
 	s.keep()
 	i := StreamInfo{
 		Node: s.link.peer.id, Link: s.link.id, Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number, State: inStateNames[s.state],
-		Window: s.window, Received: s.received, Consumed: s.received - s.unread, Reported: s.reported, Records: s.records, Bytes: s.bytes,
-		Buffered: len(s.ready) - prefix*s.readyN + len(s.assembly), StopAsked: s.stopAsked, Moves: s.move, heads: s.heads,
+		Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread, Reported: s.reported, Records: s.records, Bytes: s.bytes,
+		Buffered: len(s.ready) - prefix*int(s.readyN) + len(s.assembly), StopAsked: s.stopAsked, Moves: s.move, heads: s.heads,
 		Minted: s.link.time(s.minted), First: s.link.time(s.firstData), Last: s.link.time(s.lastData), Ended: s.link.time(s.endedAt),
 	}
 	if s.end != nil {

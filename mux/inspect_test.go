@@ -148,9 +148,9 @@ func TestInspectWithoutALane(t *testing.T) {
 func TestHeadsSaturate(t *testing.T) {
 	var r heads
 	r.note(wire.Header{Kind: wire.Data, Length: wire.MaxData - wire.HeaderSize}, -5)
-	r.note(wire.Header{Kind: wire.DataMore, Length: 1<<24 - 1}, int64(100*time.Hour))
+	r.note(wire.Header{Kind: wire.DataMore, Length: wire.MaxEnd}, int64(100*time.Hour))
 	got := r.list(1 << 40)
-	if len(got) != 2 || got[0].Age != 0 || got[0].Length != wire.MaxData-wire.HeaderSize || got[1].Kind != "DATA_MORE" || got[1].Length != 1<<24-1 {
+	if len(got) != 2 || got[0].Age != 0 || got[0].Length != wire.MaxData-wire.HeaderSize || got[1].Kind != "DATA_MORE" || got[1].Length != wire.MaxEnd {
 		t.Errorf("%+v", got)
 	}
 	if got[1].Age < 9*time.Hour || got[1].Age > 10*time.Hour {

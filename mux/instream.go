@@ -37,45 +37,45 @@ const (
 // InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
 // be called by any.
 type InStream struct {
-	// First what every record touches: with thousands of streams each line of it comes from far away.
-	mu      sync.Mutex
-	slot    wire.Slot
-	state   inState
-	wants   want
-	touched bool // on the reader's list of this read
-	waiting bool
-	pulled  bool // the sink said "not now"
-	inSink  bool
-	told    bool // the sink has had the end
-	closed  bool // Close was called
-
-	lane     *lane // nil: stranded until a lane is up
-	link     *inLink
-	window   uint64
+	// First what a record touches on its way to a sink, in the order of the lines of 64 bytes that it lies in; the allocator puts 8 bytes before
+	// it. With thousands of streams each line comes from far away.
+	mu       sync.Mutex
+	slot     wire.Slot
+	state    inState
+	wants    want
+	touched  bool // on the reader's list of this read
+	waiting  bool
+	pulled   bool // the sink said "not now"
+	inSink   bool
+	told     bool // the sink has had the end
+	closed   bool // Close was called
+	sunk     bool // there is a sink
+	pieces   bool // extra is not 0
+	window   uint32
+	readyN   int32  // records that wait
+	lane     *lane  // nil: stranded until a lane is up
 	received uint64 // offset in the stream's string
 	unread   uint64 // bytes of the string that the application has not taken
+
 	reported uint64 // what the worker has been told, or will be
+	link     *inLink
 	records  uint64
 	bytes    uint64
-	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended, and
-	// how long may pass between records.
-	firstBy    int64
-	endBy      int64
-	inactivity int64
-	lastData   int64
-	minted     int64 // this and the next two for Inspect
+	// passing is the only record that waits, where the sink will take it at the end of this read: in the lane's buffer. What else would happen
+	// to it, keep copies it first.
+	passing []byte
+	sink    Sink // or passSink
 
-	readyN int // records that wait
-	// passing is the only one of them, where the sink will take it at the end of this read: in the lane's buffer. What else would happen to
-	// it, keep copies it first.
-	passing  []byte
-	sink     PassSink
+	passSink PassSink
 	end      *End
-	extra    int           // bytes charged for records that are assembled
-	wake     chan struct{} // capacity 1, made by the first wait
-	assembly []byte
-	ready    []byte // the others: length u32, payload
+	lastData int64
+	minted   int64
+	ready    []byte // the records that wait, but for passing: length u32, payload
 	heads    heads
+
+	extra    int           // bytes charged for records that are assembled
+	assembly []byte        // fragments of a record
+	wake     chan struct{} // capacity 1, made by the first wait
 	room     [inlineBuffer]byte
 
 	// From here what a stream needs now and then.
@@ -84,6 +84,13 @@ type InStream struct {
 	key    uint64
 	terms  []byte
 
+	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended, and
+	// how long may pass between records.
+	firstBy    int64
+	endBy      int64
+	inactivity int64
+
+	endedAs   func(*End) error // what the sink gets of the end
 	move      uint32
 	stopAsked bool
 	dropped   bool // records that waited were dropped

@@ -173,3 +173,21 @@ func checkRecord(b []byte, id uint64, i int) error {
 	}
 	return nil
 }
+
+// onRecords and onPass are OnRecords and OnPass with the end as it came.
+func (s *InStream) onRecords(sink func(records [][]byte, end *End) bool) {
+	s.OnRecords(func(records [][]byte, err error) bool { return sink(records, endIn(err)) }, endAs)
+}
+
+func (s *InStream) onPass(sink func(pass *Pass, records [][]byte, end *End) bool) {
+	s.OnPass(func(pass *Pass, records [][]byte, err error) bool { return sink(pass, records, endIn(err)) }, endAs)
+}
+
+func endAs(end *End) error { return &EndError{End: *end} }
+
+func endIn(err error) *End {
+	if err == nil {
+		return nil
+	}
+	return &err.(*EndError).End
+}

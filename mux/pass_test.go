@@ -33,7 +33,7 @@ func newPassLog(t *testing.T, w *rawWorker, l *rawLane, streams int, o MintOptio
 	for i := range streams {
 		in, terms := w.mint(t, o)
 		p.in, p.terms = append(p.in, in), append(p.terms, terms)
-		in.OnPass(func(pass *Pass, records [][]byte, end *End) bool {
+		in.onPass(func(pass *Pass, records [][]byte, end *End) bool {
 			if pass.Value() == nil {
 				if len(p.calls) > 0 {
 					t.Errorf("stream %d: a new pass has begun, and the end of the last one was not told", i)
@@ -188,7 +188,7 @@ func TestSlowEndOfAPassIsCounted(t *testing.T) {
 		in, terms := w.mint(t, MintOptions{})
 		defer in.Close()
 		pause := slowSink / 2
-		in.OnPass(func(pass *Pass, _ [][]byte, _ *End) bool {
+		in.onPass(func(pass *Pass, _ [][]byte, _ *End) bool {
 			pass.Defer(nil, func() { time.Sleep(pause) })
 			return true
 		})
@@ -214,7 +214,7 @@ func TestNoAllocationPerPass(t *testing.T) {
 	batch, after := new(int), func() { got <- calls; calls = 0 }
 	for i := range 64 {
 		in, out := p.open(t)
-		in.OnPass(func(pass *Pass, records [][]byte, _ *End) bool {
+		in.onPass(func(pass *Pass, records [][]byte, _ *End) bool {
 			if pass.Value() == nil {
 				pass.Defer(batch, after)
 			}

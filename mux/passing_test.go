@@ -69,7 +69,7 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 			defer b.Close()
 			got, ended := make(chan []string, 100), make(chan *End, 1)
 			first := true
-			a.OnRecords(func(records [][]byte, _ *End) bool {
+			a.onRecords(func(records [][]byte, _ *End) bool {
 				if len(records) > 0 && c.between != nil && first {
 					first = false
 					got <- c.between(t, w, b)
@@ -77,7 +77,7 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 				return true
 			})
 			calls := 0
-			b.OnRecords(func(records [][]byte, end *End) bool {
+			b.onRecords(func(records [][]byte, end *End) bool {
 				calls++
 				if c.refuse && calls == 1 {
 					got <- nil

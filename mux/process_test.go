@@ -175,7 +175,7 @@ func startLoad(t *testing.T, recv *Receiver, w remoteWorker, streams int, r remo
 		l.done.Add(1)
 		if i%2 == 0 {
 			got := 0
-			in.OnRecords(func(recs [][]byte, end *End) bool {
+			in.onRecords(func(recs [][]byte, end *End) bool {
 				for _, rec := range recs {
 					l.took(rec, id, got)
 					got++

@@ -395,7 +395,7 @@ func (s *propertyStream) useSink(wg *sync.WaitGroup, rest func(), done chan stru
 	refuses := s.take.IntN(2) == 0
 	picks := rand.New(rand.NewPCG(s.id, s.take.Uint64()))
 	told := false
-	s.in.OnRecords(func(recs [][]byte, end *End) bool {
+	s.in.onRecords(func(recs [][]byte, end *End) bool {
 		if told {
 			s.errorf("the sink is told twice of its end")
 		}

@@ -27,10 +27,14 @@ type recordHandler interface {
 	goAway(l *lane, code wire.GoAwayCode, text string)
 }
 
+// warmer is a recordHandler that looks at what a read has brought before the first record of it is handled.
+type warmer interface{ warm(b []byte) }
+
 // readLoop reads the lane until it dies and returns why. fromWorker is who the peer is.
 func (l *lane) readLoop(h recordHandler, fromWorker bool) *laneError {
 	buf := make([]byte, readBufferStart)
 	have, skip := 0, 0
+	ahead, _ := h.(warmer)
 	for {
 		l.waiting.Store(true)
 		n, err := l.conn.Read(buf[have:])
@@ -39,6 +43,9 @@ func (l *lane) readLoop(h recordHandler, fromWorker bool) *laneError {
 			l.lastRecv.Store(l.node.now())
 			full := have+n == len(buf)
 			have += n
+			if ahead != nil && skip == 0 {
+				ahead.warm(buf[:have])
+			}
 			used, records, perr := l.decode(h, buf[:have], fromWorker, &skip)
 			l.node.stats.read(records, n)
 			l.bytesIn.Add(uint64(n))

@@ -33,7 +33,7 @@ func TestBufferOfALargeRecordIsGivenBack(t *testing.T) {
 				got := make(chan int, 1)
 				most := 0
 				if sink {
-					in.OnRecords(func(records [][]byte, end *End) bool {
+					in.onRecords(func(records [][]byte, end *End) bool {
 						for _, r := range records {
 							got <- len(r)
 						}

@@ -43,7 +43,7 @@ func TestSinkIsToldOfItsEndOnce(t *testing.T) {
 			in, terms := w.mint(t, o)
 			defer in.Close()
 			ends := make(chan End, 100)
-			in.OnRecords(func(_ [][]byte, end *End) bool {
+			in.onRecords(func(_ [][]byte, end *End) bool {
 				if end != nil {
 					ends <- *end
 				}
@@ -81,7 +81,7 @@ func TestNotNowMeetsNextBatch(t *testing.T) {
 	calls := make(chan struct{})
 	got := make(chan string, 1)
 	returned := make(chan struct{})
-	in.OnRecords(func([][]byte, *End) bool {
+	in.onRecords(func([][]byte, *End) bool {
 		close(calls) // a second call would panic: the stream is pulled
 		for {        // until the consumer waits for this very call, or has its answer
 			in.mu.Lock()
@@ -136,7 +136,7 @@ func TestNextWithASink(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	in, out := p.open(t)
 	refuse, took := true, make(chan string, 10)
-	in.OnRecords(func(recs [][]byte, _ *End) bool {
+	in.onRecords(func(recs [][]byte, _ *End) bool {
 		if refuse {
 			refuse = false
 			took <- "not now"
@@ -216,7 +216,7 @@ func TestSinkThatEndsItsStream(t *testing.T) {
 			p := newPair(t, pairConfig{mem: memory.Config{TryWrite: true}})
 			in, out := p.open(t)
 			ends := make(chan EndType, 10)
-			in.OnRecords(func(recs [][]byte, end *End) bool {
+			in.onRecords(func(recs [][]byte, end *End) bool {
 				if end != nil {
 					ends <- end.Type
 				} else {

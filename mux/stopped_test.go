@@ -40,7 +40,7 @@ func newPaced(t *testing.T, p *pair, streams, passes int) *paced {
 			continue
 		}
 		got := 0
-		in.OnRecords(func(recs [][]byte, end *End) bool {
+		in.onRecords(func(recs [][]byte, end *End) bool {
 			for _, rec := range recs {
 				if err := checkRecord(rec, uint64(i), got); err != nil {
 					t.Error(err)

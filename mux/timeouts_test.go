@@ -112,7 +112,7 @@ func TestSilence(t *testing.T) {
 		l := w.lane(t)
 		in, terms := w.mint(t, MintOptions{})
 		defer in.Close()
-		in.OnRecords(func([][]byte, *End) bool { time.Sleep(20 * time.Second); return true })
+		in.onRecords(func([][]byte, *End) bool { time.Sleep(20 * time.Second); return true })
 		l.send(t, wire.AppendOpen(nil, terms.Slot, terms.Number, terms.Key), data(wire.Data, terms.Slot, []byte("x")))
 		time.Sleep(19 * time.Second)
 		if st := w.recv.Stats(); st.LaneDeaths[deathSilent] != 0 {

@@ -72,7 +72,7 @@ func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 // ("not now") the records stay, and NextBatch gives them and all later ones until it finds nothing. Set it before the terms
 // are sent; a response of Open has a record already, which NextBatch gives.
 func (r *Response) OnRecords(sink func(records [][]byte, err error) bool) {
-	r.OnPass(func(_ *Pass, records [][]byte, err error) bool { return sink(records, err) })
+	r.in.OnRecords(sink, r.ended)
 }
 
 // Pass is a run of sink calls on one goroutine, one for each response that a read of a lane brought something for. With
@@ -81,13 +81,7 @@ type Pass = mux.Pass
 
 // OnPass is OnRecords for a sink that wants to know its pass.
 func (r *Response) OnPass(sink func(pass *Pass, records [][]byte, err error) bool) {
-	r.in.OnPass(func(pass *Pass, records [][]byte, end *mux.End) bool {
-		var err error
-		if end != nil {
-			err = r.ended(end)
-		}
-		return sink(pass, records, err)
-	})
+	r.in.OnPass(sink, r.ended)
 }
 
 // Trailer is the trailer of the worker's END once the response has ended, else nil.
