@@ -28,9 +28,6 @@ type Command struct {
 	Limit          time.Duration
 }
 
-// String is what a user would type in Dir.
-func (c Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
-
 // LimitError says that a program was ended because it took too long.
 type LimitError struct{ Limit time.Duration }
 

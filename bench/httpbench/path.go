@@ -125,7 +125,7 @@ func (s *pathServer) Serve(_ context.Context, _ discovery.Worker, h discovery.Ha
 			s.mu.Unlock()
 			s.wg.Go(func() { // ends with the connection
 				defer conn.Close()
-				if err := s.serve(conn, h); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				if err := s.serve(conn, h); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 					s.log.Error("the request path has ended", "error", err)
 				}
 			})

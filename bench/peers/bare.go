@@ -13,12 +13,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-const (
-	// slots is how many responses may be open on one bare connection.
-	slots = 1 << 16
-	// bareHead is slot u32 | end bit and length u32.
-	bareHead = 8
-)
+// slots is how many responses may be open on one bare connection.
+const slots = 1 << 16
 
 // Bare is the floor: one connection of the plane's own transport from each frontend to each worker process, on which what a pass leaves is one write. It has no
 // flow control, no cancel, no failover, no second lane, no identity and no replay. Pulled, each record is copied and wakes the goroutine of its response; as a
@@ -75,7 +71,7 @@ func newBareConn(conn transport.Conn, wg *sync.WaitGroup) *bareConn {
 	return c
 }
 
-// put adds a frame to the next write.
+// put adds a frame to the next write: slot u32 | end bit and length u32 | body.
 func (c *bareConn) put(slot uint32, flag uint32, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
