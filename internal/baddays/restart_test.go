@@ -3,13 +3,16 @@
 package baddays
 
 import (
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"testing"
 	"time"
 )
 
-// fixedPort finds a port that is free, with the one after it, for TCP and UDP.
+// fixedPort finds a port that is free, with the one after it, for TCP and UDP, and keeps it for the test. Between the search and the worker's
+// start, and while the worker is dead, nobody listens there: so it is of 19100 to 19999, where no other test of this repository and no kernel
+// looks for ports, and each pair has a name that one test at a time holds, in whatever process it runs.
 func fixedPort(t *testing.T) int {
 	t.Helper()
 	free := func(port int) bool {
@@ -25,11 +28,17 @@ func fixedPort(t *testing.T) int {
 		}
 		return u.Close() == nil
 	}
-	// Below the range from which the kernel takes ports for everybody's connections.
-	for port := 20000 + int(time.Now().UnixNano()%8000); port < 32000; port += 2 {
+	for _, i := range rand.Perm(450) {
+		port := 19100 + 2*i
+		name, err := net.Listen("unix", "@laneway-baddays-port-"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
 		if free(port) && free(port+1) {
+			t.Cleanup(func() { name.Close() })
 			return port
 		}
+		name.Close()
 	}
 	t.Fatal("no two free ports")
 	return 0
