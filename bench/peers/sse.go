@@ -150,7 +150,7 @@ func (f *sseFrontend) Open(ctx context.Context, worker int, request []byte) (pla
 		cancel()
 		return nil, errors.Join(fmt.Errorf("the worker process answers %s", res.Status), res.Body.Close())
 	}
-	return &sseResponse{body: res.Body, cancel: cancel, buf: make([]byte, 4<<10)}, nil
+	return &sseResponse{body: res.Body, cancel: cancel, in: unread{buf: make([]byte, 4<<10)}}, nil
 }
 
 func (f *sseFrontend) Close() error {
@@ -163,13 +163,12 @@ type sseResponse struct {
 	body   io.ReadCloser
 	cancel context.CancelFunc
 
-	buf      []byte
-	from, to int
-	decoded  []byte
-	ends     []int
-	batch    [][]byte
-	trailer  []byte
-	ended    bool
+	in      unread
+	decoded []byte
+	ends    []int
+	batch   [][]byte
+	trailer []byte
+	ended   bool
 }
 
 func (r *sseResponse) NextBatch(context.Context) ([][]byte, error) {
@@ -190,17 +189,7 @@ func (r *sseResponse) NextBatch(context.Context) ([][]byte, error) {
 			}
 			return nil, io.EOF
 		}
-		copy(r.buf, r.buf[r.from:r.to])
-		r.from, r.to = 0, r.to-r.from
-		if r.to == len(r.buf) {
-			r.buf = append(r.buf, make([]byte, len(r.buf))...)
-		}
-		n, err := r.body.Read(r.buf[r.to:])
-		r.to += n
-		if n == 0 && err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
+		if err := r.in.fill(r.body); err != nil {
 			return nil, err
 		}
 	}
@@ -210,11 +199,11 @@ func (r *sseResponse) NextBatch(context.Context) ([][]byte, error) {
 func (r *sseResponse) parse() error {
 	r.batch, r.ends, r.decoded = r.batch[:0], r.ends[:0], r.decoded[:0]
 	for !r.ended {
-		event, _, ok := bytes.Cut(r.buf[r.from:r.to], []byte(sseStop))
+		event, _, ok := bytes.Cut(r.in.bytes(), []byte(sseStop))
 		if !ok {
 			break
 		}
-		r.from += len(event) + len(sseStop)
+		r.in.from += len(event) + len(sseStop)
 		data, end := bytes.CutPrefix(event, []byte(sseEnd))
 		data, ok = bytes.CutPrefix(data, []byte(sseData))
 		if !ok {

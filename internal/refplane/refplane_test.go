@@ -180,14 +180,7 @@ func TestStopAndFail(t *testing.T) {
 		f, w, id := pair(t, plane, mode, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		r, err := f.Mint(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wr, err := w.Attach(r.Terms())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, wr := open(t, f, w, id)
 		if err := wr.TryPut([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +196,7 @@ func TestStopAndFail(t *testing.T) {
 		if err := wr.Fail(responseplane.Failure{Code: responseplane.CodeValidation, Text: "no"}); err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.NextBatch(ctx)
+		_, err := r.NextBatch(ctx)
 		var e *responseplane.Error
 		if !errors.As(err, &e) || e.Kind != responseplane.EndFailed || e.Code != responseplane.CodeValidation || e.Text != "no" {
 			t.Errorf("got %v", err)
@@ -215,21 +208,28 @@ func TestStopAndFail(t *testing.T) {
 	})
 }
 
+// open opens a response on both sides.
+func open(t *testing.T, f *Frontend, w *Worker, id string) (*Response, *Writer) {
+	t.Helper()
+	r, err := f.Mint(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wr, err := w.Attach(r.Terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, wr
+}
+
 // TestDeath: when one side ends, the other's responses end as lost.
 func TestDeath(t *testing.T) {
 	each(t, func(t *testing.T, plane string, mode Mode) {
 		f, w, id := pair(t, plane, mode, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		r, err := f.Mint(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, wr := open(t, f, w, id)
 		defer r.Close()
-		wr, err := w.Attach(r.Terms())
-		if err != nil {
-			t.Fatal(err)
-		}
 		_ = wr.TryPut([]byte("x"))
 		w.Flush()
 		if _, err := r.NextBatch(ctx); err != nil {
@@ -289,15 +289,8 @@ func TestSlowConsumer(t *testing.T) {
 	f, w, id := pair(t, transport.PlaneTCP, Batched, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	slow, err := f.Mint(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow, wr := open(t, f, w, id)
 	defer slow.Close()
-	wr, err := w.Attach(slow.Terms())
-	if err != nil {
-		t.Fatal(err)
-	}
 	big := make([]byte, 512<<10)
 	for sent := 0; sent <= maxBuffered; {
 		if err := wr.TryPut(big); errors.Is(err, responseplane.ErrWindowFull) {
