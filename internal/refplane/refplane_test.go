@@ -308,6 +308,7 @@ func TestSlowConsumer(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	_, err := slow.NextBatch(ctx)
 	for err == nil { // what was kept comes first
 		_, err = slow.NextBatch(ctx)
 	}
