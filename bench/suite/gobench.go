@@ -33,7 +33,7 @@ type result struct {
 }
 
 // summary joins the passes of Go benchmarks: a table for each benchmark whose lines are named alike, with a column for each KEY=VALUE of the names, then for each unit
-// the median and the range, and of the unit ratio what it is to the first line's. It is empty for text that has no results.
+// the median and the range, and of the unit ratio what it is to that of a base. It is empty for text that has no results.
 func summary(text, ratio string) (out []benchtable.Table) {
 	var results []*result
 	var units []string
@@ -99,7 +99,7 @@ func tableOf(rows []*result, units []string, ratio string) benchtable.Table {
 	for _, unit := range units {
 		t.Head = append(t.Head, unit)
 		if unit == ratio {
-			t.Head = append(t.Head, "to the first")
+			t.Head = append(t.Head, "to "+baseName(rows[0]))
 		}
 	}
 	for _, r := range rows {
@@ -107,12 +107,39 @@ func tableOf(rows []*result, units []string, ratio string) benchtable.Table {
 		for _, unit := range units {
 			cells = append(cells, cell(benchtable.SpreadOf(r.values[unit])))
 			if unit == ratio {
-				cells = append(cells, benchtable.RatioOf(r.values[unit], rows[0].values[unit]).String())
+				cells = append(cells, benchtable.RatioOf(r.values[unit], baseOf(r, rows).values[unit]).String())
 			}
 		}
 		t.Add(cells...)
 	}
 	return t
+}
+
+// planeKey is the element of a name that says which plane a line is of.
+const planeKey = "plane"
+
+// baseName is what lines are compared with: the same on the first line's plane, or where there are no planes, the first line.
+func baseName(first *result) string {
+	if i := slices.Index(first.keys, planeKey); i >= 0 {
+		return first.cells[i]
+	}
+	return "the first"
+}
+
+// baseOf is the line that one is compared with. One without values is none.
+func baseOf(r *result, rows []*result) *result {
+	plane := slices.Index(r.keys, planeKey)
+	if plane < 0 {
+		return rows[0]
+	}
+	want := slices.Clone(r.cells)
+	want[plane] = rows[0].cells[plane]
+	for _, o := range rows {
+		if slices.Equal(o.cells, want) {
+			return o
+		}
+	}
+	return &result{}
 }
 
 func cell(s benchtable.Spread) string {

@@ -28,7 +28,7 @@ type Part struct {
 	Args    []string
 	// Passes is how often it is run, for Go benchmarks, which do not repeat themselves interleaved; 0 = once, it repeats by itself.
 	Passes  int
-	Ratio   string  // of a Go benchmark: the unit of which each row is compared with the first
+	Ratio   string  // of a Go benchmark: the unit of which each line is compared with a base
 	Minutes float64 // what it takes on 2 cores
 	// Artifacts says that the program takes --artifact-dir.
 	Artifacts bool
@@ -85,7 +85,7 @@ const quickLoad = " --osl=10 --inter-token-latency=10ms --warmup-duration=150ms 
 
 func words(s string) []string { return strings.Fields(s) }
 
-// goBench is a Go benchmark, which is run three times. ratio is the unit of which each row is compared with the first one.
+// goBench is a Go benchmark, which is run three times. ratio is the unit of which each line is compared with a base: the same line on the first plane, or the first line.
 func goBench(name, what, program, dir, pattern, benchtime, ratio string, minutes float64) Part {
 	flags := func(benchtime, limit string) []string {
 		return []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=" + limit}

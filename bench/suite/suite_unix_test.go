@@ -119,6 +119,10 @@ func TestSummary(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("%s\nexpected\n%s", &b, want)
 	}
+	planes := summary("BenchmarkP/plane=a/n=1-2 1 10 ns/op\nBenchmarkP/plane=a/n=2-2 1 20 ns/op\nBenchmarkP/plane=b/n=2-2 1 30 ns/op\nBenchmarkP/plane=b/n=3-2 1 40 ns/op\n", "ns/op")
+	if len(planes) != 1 || planes[0].Head[4] != "to a" || planes[0].Rows[2][4] != "1.50" || planes[0].Rows[3][4] != "-" {
+		t.Errorf("%v", planes)
+	}
 	if got := summary("PASS\nok\n", "ns/op"); len(got) != 0 {
 		t.Errorf("%v of nothing", got)
 	}
