@@ -93,3 +93,8 @@ func (c *packetConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t
 
 // SetWriteDeadline has nothing to do: writes do not wait.
 func (c *packetConn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetReadBuffer has nothing to do, nor has SetWriteBuffer: packetQueue is what an end holds. Without them quic-go complains of each connection.
+func (c *packetConn) SetReadBuffer(int) error { return nil }
+
+func (c *packetConn) SetWriteBuffer(int) error { return nil }
