@@ -42,7 +42,8 @@ type lane struct {
 	mu     sync.Mutex
 	urgent list
 	bulk   list
-	queued int // bytes of streams in the lists
+	lately lately // on a worker
+	queued int    // bytes of streams in the lists
 	// flushed: a Flush came since the last gather. The writer gathers only then, so it never cuts half a pass.
 	flushed bool
 	// writing: somebody owns batch and the connection's write side. It is passed on, never held twice.
@@ -138,6 +139,16 @@ func (l *lane) enqueue(e *element, n int, urgent bool) {
 	l.mu.Unlock()
 }
 
+// enqueueNext is enqueue of a stream that got a record.
+func (l *lane) enqueueNext(s *OutStream, n int, urgent bool) {
+	l.mu.Lock()
+	l.queued += n
+	l.place(&s.element, urgent)
+	ahead := l.lately.next(s)
+	l.mu.Unlock()
+	ahead.fetch()
+}
+
 // place is enqueue without the lock.
 func (l *lane) place(e *element, urgent bool) {
 	switch {
@@ -172,6 +183,7 @@ func (l *lane) placeFirst(e *element) {
 func (l *lane) dequeue(e *element, n int) {
 	l.mu.Lock()
 	l.queued -= n
+	l.lately.leave(e)
 	switch e.on {
 	case onUrgent:
 		l.urgent.remove(e)

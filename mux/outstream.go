@@ -43,8 +43,9 @@ type OutStream struct {
 	slot     wire.Slot
 	stopped  atomic.Bool
 	state    outState
-	starved  bool // ErrWindowFull was returned and no room told since
-	ring     ring // base is what the frontend has consumed
+	starved  bool  // ErrWindowFull was returned and no room told since
+	ahead    ahead // the lane's lock guards it
+	ring     ring  // base is what the frontend has consumed
 
 	link       *outLink
 	number     uint64
@@ -57,7 +58,7 @@ type OutStream struct {
 	onWritable func()
 	room       chan struct{} // capacity 1: for Put that waits
 	done       chan struct{} // made by Done
-	_          [56]byte      // to 384 bytes: objects of that size begin at a line of memory
+	_          [40]byte      // to 384 bytes: objects of that size begin at a line of memory
 }
 
 // sent is the highest cursor ever: what the frontend may have received. The lock is held.
@@ -97,7 +98,7 @@ func (s *OutStream) queue(from uint64) {
 		s.urgentTo = s.ring.tail
 	}
 	if s.lane != nil {
-		s.lane.enqueue(&s.element, n, s.cursor < s.urgentTo && !s.link.node.cfg.NoUrgent)
+		s.lane.enqueueNext(s, n, s.cursor < s.urgentTo && !s.link.node.cfg.NoUrgent)
 	}
 }
 

@@ -1,0 +1,12 @@
+#include "textflag.h"
+
+// func Write(a, b uintptr)
+TEXT ·Write(SB), NOSPLIT, $0-16
+	MOVD a+0(FP), R0
+	MOVD b+8(FP), R1
+	PRFM (R0), PSTL1KEEP
+	PRFM 64(R0), PSTL1KEEP
+	PRFM 128(R0), PSTL1KEEP
+	PRFM (R1), PSTL1KEEP
+	PRFM 64(R1), PSTL1KEEP
+	RET
