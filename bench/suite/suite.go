@@ -105,7 +105,8 @@ func Plan(parts []Part) string {
 	} else {
 		sum += apart
 	}
-	fmt.Fprintf(&b, "%-18s %5s min, on 2 cores with nothing else to do; building comes first, a minute, and once on a machine 5 more for the servers of the cluster\n", "together", minutes(sum))
+	fmt.Fprintf(&b, "%-18s %5s min, on 2 cores with nothing else to do; building comes first, a minute, "+
+		"and once on a machine 5 more for the servers of the cluster\n", "together", minutes(sum))
 	return b.String()
 }
 
