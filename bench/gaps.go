@@ -51,7 +51,10 @@ func addGaps(parent *cli.App) {
 		PlaneUsage: "planes to run; tls has no bare connection to be compared with"})
 	app.CheckLast(func() error {
 		cfg, err := f.config(context.Background(), slog.New(slog.DiscardHandler))
-		return errors.Join(err, cfg.Validate())
+		if err != nil {
+			return err
+		}
+		return cfg.Validate()
 	})
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		if planebench.IsChild() {

@@ -59,7 +59,8 @@ func TestGapsRefuses(t *testing.T) {
 		app := newApp()
 		var out, errs bytes.Buffer
 		app.Stdout, app.Stderr = &out, &errs
-		if code := run([]string{"gaps", c.arg}, app); code != 1 || !strings.Contains(errs.String(), c.want) {
+		// One complaint, and where help is.
+		if code := run([]string{"gaps", c.arg}, app); code != 1 || !strings.Contains(errs.String(), c.want) || strings.Count(errs.String(), "\n") != 2 {
 			t.Errorf("%s: exit code %d, %q", c.arg, code, errs.String())
 		}
 	}
