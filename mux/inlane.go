@@ -15,11 +15,18 @@ const maxStray = 1024
 type inLane struct {
 	*lane
 	link    *inLink
-	touched []*InStream // got something in this read
-	pass    Pass        // of this read
-	warmed  uint64      // what warm has read: what is kept is not left out by the compiler
+	touched []touched // got something in this read
+	pass    Pass      // of this read
+	warmed  uint64    // what warm has read: what is kept is not left out by the compiler
 	stray   strayKills
 	grants  grants
+}
+
+// touched is a stream that got something in a read, and its sinks as they were then.
+type touched struct {
+	s        *InStream
+	sink     Sink
+	passSink PassSink
 }
 
 // record implements recordHandler: what a worker sends.
@@ -73,7 +80,7 @@ func (n *inLane) record(l *lane, h wire.Header, body []byte) error {
 	}
 	if err == nil && !s.touched {
 		s.touched = true
-		n.touched = append(n.touched, s)
+		n.touched = append(n.touched, touched{s, s.sink, s.passSink})
 	}
 	killed := before == inLive && s.state == inClosing // there was no room for it
 	s.mu.Unlock()
@@ -104,9 +111,10 @@ func (n *inLane) unknown(h wire.Header, body []byte) error {
 // then what they have put off to the end of the pass, and an owed CONSUMED goes out if it has waited long enough.
 func (n *inLane) batchDone(l *lane) {
 	n.pass.begin(l.lastRecv.Load(), true)
-	for i, s := range n.touched {
-		s.deliver(&n.pass)
-		n.touched[i] = nil
+	n.warmSinks()
+	for i := range n.touched {
+		n.touched[i].s.deliver(&n.pass)
+		n.touched[i] = touched{}
 	}
 	n.touched = n.touched[:0]
 	l.flushDue(n.pass.end(l.node))

@@ -12,7 +12,7 @@ import (
 )
 
 // What a frontend's stream remembers of itself, for people who look: the lanes it was on and the headers of its last records. The
-// lane's reader writes it with the stream's lock held, which it holds anyway. A header costs two stores into the stream, no allocation
+// lane's reader writes it with the stream's lock held, which it holds anyway. A header costs a few stores into the stream, no allocation
 // and no reading of the clock; the memory is fixed but for moves, which are rare and kept up to a bound.
 
 const (
