@@ -61,7 +61,7 @@ func Parts() []Part {
 			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms --warmup-duration=150ms --duration=400ms"), Minutes: 4.6, Artifacts: true},
 		{Name: "cluster", What: "frontend, workers, etcd, NATS and load generator with 8,192 responses of 128 tokens over HTTP: our planes and the reference arms; two runs of each", Program: cluster,
 			Args:  words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=2 --osl=128 --request-count=6144"),
-			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 9.7, Artifacts: true},
+			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 8.5, Artifacts: true},
 		{Name: "udp", What: "ways to send and receive UDP datagrams", Program: self, Args: words("udp"), Quick: words("udp --bytes=1000000 --pairs=1 --transfers=1 --transfer-bytes=1000000"), Minutes: 1.5, Artifacts: true},
 		{Name: "quic", What: "handshake, throughput, echoes, loss", Program: self, Args: words("quic"), Quick: words("quic --bytes=1MiB --memory-bytes=1MiB --echoes=20 --pairs=1"), Minutes: 0.5, Artifacts: true},
 		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux", "Delay/plane/streams/record=64$", "100x", "cpu-ns/record", 1.2),

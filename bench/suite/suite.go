@@ -210,13 +210,16 @@ func (t *tools) run(ctx context.Context, p Part, out string) (r Result) {
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	for range r.Passes {
 		if r.ExitCode, err = children.Run(ctx, cmd); err != nil {
-			return fail(err)
+			break
 		}
 	}
-	if err := errors.Join(stdout.Sync(), stderr.Sync()); err != nil {
-		return fail(err)
+	err = errors.Join(err, stdout.Sync(), stderr.Sync())
+	// What a failed part has measured is shown too.
+	var wrong error
+	if r.Tables, wrong = p.tables(out, r); err == nil {
+		err = wrong
 	}
-	if r.Tables, err = p.tables(out, r); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	return r

@@ -63,6 +63,20 @@ func TestAFailingPartStopsNoOther(t *testing.T) {
 	}
 }
 
+// TestFailedPartShowsItsTables: what was measured before a part failed is on the page.
+func TestFailedPartShowsItsTables(t *testing.T) {
+	dir := t.TempDir()
+	p := Part{Name: "go", What: "a script", Program: self, Args: []string{"-c", "echo BenchmarkA-2 1 5 ns/op; exit 1"}, Dir: ".", Passes: 3}
+	r := (&tools{root: t.TempDir(), self: "/bin/sh"}).run(t.Context(), p, dir)
+	if r.ExitCode != 1 || r.Error == "" {
+		t.Errorf("%+v", r)
+	}
+	page := (&Index{Parts: []Result{r}}).page(dir)
+	if !strings.Contains(page, "**Failed**, exit code 1") || !strings.Contains(page, "| A | 5 |") {
+		t.Errorf("page:\n%s", page)
+	}
+}
+
 // TestInterrupted: the part that runs is ended, and what there is is written and says that it is partial.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
