@@ -102,6 +102,35 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+// TestBurstIsPlacedEvenly: streams that are minted at once, before any of them has brought a byte, are as many on each lane, on a fresh link and on one whose
+// lanes have carried streams of the same kind.
+func TestBurstIsPlacedEvenly(t *testing.T) {
+	const lanes = 8
+	inFakeTime(t, "", func(t *testing.T) {
+		p := newPair(t, pairConfig{recv: Config{Lanes: lanes, GapMax: -1}})
+		for _, streams := range []int{16, 64, 256, 16} {
+			open := make([]*placed, streams)
+			for i := range open {
+				s := &placed{}
+				s.in, s.out = p.open(t)
+				open[i] = s
+			}
+			for i, l := range p.recv.Stats().Lanes {
+				if l.Streams != int64(streams/lanes) {
+					t.Errorf("lane %d has %d of %d streams", i, l.Streams, streams)
+				}
+			}
+			for _, s := range open {
+				if err := s.out.Put(t.Context(), make([]byte, 1000)); err != nil {
+					t.Fatal(err)
+				}
+				finishPlaced(t, s)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
 // checkCounts: bytes are no reason to give a lane many more streams than the others have.
 func checkCounts(t *testing.T, p *pair, mean int) {
 	t.Helper()
