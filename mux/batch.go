@@ -17,7 +17,7 @@ func (l *lane) gather(reason writeReason) []byte {
 	case l.queued >= bulkPerWrite:
 		reason = writeFull
 	}
-	l.flushed, l.lazy = false, 0
+	l.flushed, l.hurry, l.lazy = false, false, 0
 	if l.pong {
 		b, l.pong = wire.AppendPing(b, wire.Pong, l.pongVal), false
 	}

@@ -180,7 +180,14 @@ func (s *InStream) credit() *lane {
 	s.reported = consumed
 	s.wants |= wantConsumed
 	if s.lane != nil {
-		s.lane.enqueue(&s.element, 0, false)
+		s.lane.enqueue(&s.element, 0, s.fast() && !s.link.node.cfg.NoUrgent)
 	}
 	return s.lane
+}
+
+// fast says whether, at the stream's pace until now, the worker could use up the other half of the window while CONSUMED waits for the gap. Tokens
+// never are: that would be more than 4 MiB/s of one response, with the default window and gap. The lock is held.
+func (s *InStream) fast() bool {
+	half := float64(s.window / 2)
+	return float64(s.lastData-s.firstData)*half < 4*float64(s.link.node.cfg.GapMax)*float64(s.received)
 }

@@ -46,6 +46,7 @@ type lane struct {
 	queued int    // bytes of streams in the lists
 	// flushed: a Flush came since the last gather. The writer gathers only then, so it never cuts half a pass.
 	flushed bool
+	hurry   bool // somebody waits for room that what is queued makes
 	// writing: somebody owns batch and the connection's write side. It is passed on, never held twice.
 	writing bool
 	rest    []byte // what an inline write could not place; the writer goroutine goes on with it and owns writing
@@ -128,7 +129,16 @@ func (l *lane) empty() bool {
 }
 
 // prompt says whether something waits that never waits for the gap. The lock is held.
-func (l *lane) prompt() bool { return l.urgent.first != nil || l.ping || l.pong || l.away != nil }
+func (l *lane) prompt() bool {
+	return l.urgent.first != nil || l.hurry || l.ping || l.pong || l.away != nil
+}
+
+// hasten has the next Flush not wait for the gap: whoever filled the window can't add to what waits. The stream's lock is held and its lane is l.
+func (l *lane) hasten() {
+	l.mu.Lock()
+	l.hurry = true
+	l.mu.Unlock()
+}
 
 // enqueue puts a stream's element into a list and counts n bytes. The stream's lock is held and its lane is l. A stream
 // that already waits keeps its place, but urgent news lifts it.

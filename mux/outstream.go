@@ -149,6 +149,10 @@ func (s *OutStream) full() error {
 		s.starved = true
 		s.link.node.stats.stalls.Add(1)
 	}
+	// Only for what is unsent: a consumer that has stopped must not cost the lane's other streams their batches.
+	if s.lane != nil && s.cursor < s.ring.tail && !s.link.node.cfg.NoUrgent {
+		s.lane.hasten()
+	}
 	s.mu.Unlock()
 	return ErrWindowFull
 }
