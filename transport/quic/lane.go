@@ -96,7 +96,7 @@ func (l *lane) CloseWrite() error {
 // Close implements transport.Conn. The peer is told, but not waited for.
 func (l *lane) Close() error {
 	if l.gate.Close() {
-		go l.tearDown() // owned by the transport: forget ends what Transport.Close waits for
+		go l.tearDown() // owned by the transport, whose Close waits for it
 	}
 	grace := time.NewTimer(closeGrace)
 	defer grace.Stop()
@@ -120,8 +120,9 @@ func (l *lane) tearDown() {
 		l.leave()
 		l.ln.forget(l)
 	}
-	close(l.gone)
 	l.t.forget(l)
+	close(l.gone) // whoever has closed the lane finds its counts in the past, and its socket no more
+	l.t.wg.Done()
 }
 
 // mapped turns what a read or write gave after Close into ErrClosed.

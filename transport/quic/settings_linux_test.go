@@ -159,6 +159,7 @@ func TestCountersKeepClosedSockets(t *testing.T) {
 	}
 	before := [2]transport.Counters{a.Counters(), b.Counters()}
 	d.Close()
+	<-d.(*lane).gone // Close does not wait for long on a busy machine
 	ln.Close()
 	for i, tr := range []*Transport{a, b} {
 		c, was := tr.Counters(), before[i]

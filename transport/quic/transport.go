@@ -192,7 +192,6 @@ func (t *Transport) forget(l *lane) {
 		l.sock.count(&t.past)
 	}
 	delete(t.lanes, l)
-	t.wg.Done()
 }
 
 // countPackets adds what a connection has counted to c.
