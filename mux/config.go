@@ -54,7 +54,7 @@ type Config struct {
 	Hold time.Duration
 	// GapMax is the longest that bulk records wait so that writes merge, 2 ms by default, up to 5 ms. Negative: off.
 	GapMax time.Duration
-	// NoUrgent turns off that control and first records go before bulk.
+	// NoUrgent turns off that control and first records go before bulk, and that what a full window waits for does not wait for the gap.
 	NoUrgent bool
 	// NoInlineWrite turns off that Flush writes by itself on planes that can write without blocking.
 	NoInlineWrite bool

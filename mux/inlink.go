@@ -79,13 +79,14 @@ func (k *inLink) emptiest() *lane {
 	each := carried / max(k.number, 1) // what a stream brings
 	var best *lane
 	var least uint64
+	var bestOpen int64
 	for _, l := range k.lanes {
 		open := l.open.Load()
 		if l.leaving.Load() == staying || open > most {
 			continue
 		}
-		if load := l.carried() + uint64(open)*each; best == nil || load < least || load == least && open < fewest {
-			best, least, fewest = l, load, open
+		if load := l.carried() + uint64(open)*each; best == nil || load < least || load == least && open < bestOpen {
+			best, least, bestOpen = l, load, open
 		}
 	}
 	if best == nil { // all numbers have risen meanwhile

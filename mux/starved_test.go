@@ -83,7 +83,7 @@ func TestStoppedConsumerLeavesTheGapAlone(t *testing.T) {
 			}
 		}
 		p.send.Flush()
-		time.Sleep(time.Second) // all of it is over there, and the burst that the gap allows is whole again
+		time.Sleep(time.Second) // of fake time: all of it is over there, and the burst that the gap allows is whole again
 		before := writesOf(p.send)
 		for i := range records {
 			if err := out.TryPut(makeRecord(nil, 2, i, 64)); err != nil {
@@ -93,7 +93,7 @@ func TestStoppedConsumerLeavesTheGapAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.send.Flush()
-			time.Sleep(pace)
+			time.Sleep(pace) // of fake time: the engine's pace is what is tested
 		}
 		most := uint64(records*pace/gap) + 10 // the burst, the first record, a PING or two
 		if n := writesOf(p.send) - before; n > most {

@@ -140,7 +140,8 @@ type SocketInfo struct {
 type Counters struct {
 	BytesIn, BytesOut uint64 // bytes of the lanes, without headers of lower layers
 	// QUIC packets received, sent, seen as lost by this side as the sender, and dropped inside the library because a
-	// connection's queue was full (invisible to the kernel's counters).
+	// connection's queue was full (invisible to the kernel's counters; on Linux: read from the socket and never received, so that damaged and
+	// doubled packets count once they are as many as a queue holds).
 	PacketsIn, PacketsOut, PacketsLost, LibraryDrops uint64
 	// Datagrams at the sockets, one by one also where offload joined them, and those that the kernel dropped there (quic on
 	// Linux; what a closed socket had counts on).

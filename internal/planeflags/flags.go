@@ -108,7 +108,7 @@ func Register(app *cli.App, o Options) *Flags {
 		"how long a link without a lane may take to come back")
 	f.streamWindow = g.Size("stream-window", 64*cli.KiB, cli.Range(4*cli.KiB, 16*cli.MiB), "bytes of one response that the consumer has not taken yet")
 	f.gap = g.Duration("batch-gap-max", 2*time.Millisecond, cli.Range(0, 5*time.Millisecond).OrZero("off"), "the longest that a write waits for more records")
-	f.urgent = g.Bool("urgent", true, "first records and control overtake other records")
+	f.urgent = g.Bool("urgent", true, "first records and control overtake other records, and what a full window waits for does not wait for --batch-gap-max")
 	f.gro = g.Bool("quic-gro", true, "UDP receive offload, where the kernel has it")
 	f.gso = g.Bool("quic-gso", true, "UDP send offload, where the kernel has it")
 	f.shrink = g.Size("shrink-threshold", cli.MiB, cli.Range(64*cli.KiB, cli.GiB),

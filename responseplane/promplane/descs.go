@@ -59,7 +59,7 @@ func newDescs() descs {
 		udpDatagrams: desc("udp_datagrams_total", "QUIC packets on this process's sockets, after reads and writes of several were split.", "direction"),
 		udpDrops:     desc("udp_socket_drops_total", "Datagrams that the kernel dropped at a socket that is open now.", "port"),
 		udpBuffers:   desc("udp_buffer_bytes", "Buffers of UDP sockets: asked for, and granted as getsockopt says it (Linux doubles what was asked).", "port", "direction", "kind"),
-		libraryDrops: desc("quic_library_drops_total", "Packets that the QUIC library dropped because a connection's queue was full."),
+		libraryDrops: desc("quic_library_drops_total", "Packets that the QUIC library dropped because a connection's queue was full, counted on Linux as read from the socket and never received."),
 		packetsLost:  desc("quic_packets_lost_total", "Packets that this process sent and took for lost."),
 
 		dials:        desc("transport_dials_total", "Lanes that were dialled, by plane.", "plane"),
