@@ -50,8 +50,8 @@ func declare(app *cli.App) *flags {
 	f.name = g.String("name", "", "name of this process in reports and metrics; HOST-PID when empty")
 	f.httpAddr = g.Addr("http-addr", ":8000", "where /v1/chat/completions, /v1/completions and /v1/models are")
 	f.adminAddr = g.Addr("admin-addr", ":9090", "where /metrics, /livez, /readyz, /debug/plane and /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
-	f.drainGrace = g.Duration("drain-grace", 0, cli.Range(0, 10*time.Minute), "on SIGTERM: how long new requests are still served while load balancers see that /readyz fails; then they get 503")
-	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end; then they are cut with an error event")
+	f.drainGrace = g.Duration("drain-grace", 0, cli.Range(0, 10*time.Minute), "on SIGTERM and SIGHUP: how long new requests are still served while load balancers see that /readyz fails; then they get 503")
+	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM and SIGHUP, after the grace: how long open responses may take to end; then they are cut with an error event")
 
 	f.http = declareHTTP(app)
 	f.trace = tracing.Register(app)

@@ -163,11 +163,17 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends a run with a signal: a partial report, exit code 1.
+// TestInterrupt ends a run with a signal: a partial report, exit code 1. A signal that comes twice, as from GNU timeout, is one.
 func TestInterrupt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process")
 	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) { interrupt(t, sig) })
+	}
+}
+
+func interrupt(t *testing.T, sig syscall.Signal) {
 	started := make(chan struct{}, 100)
 	s := serve(t, 20*time.Millisecond, func(n int) string {
 		select {
@@ -187,8 +193,10 @@ func TestInterrupt(t *testing.T) {
 	for range 12 {
 		<-started
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if err := cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
 	}
 	err := cmd.Wait()
 	var exit *exec.ExitError

@@ -49,8 +49,8 @@ func declare(app *cli.App) *flags {
 	f.workerPrefix = g.Checked("worker-id-prefix", "", "PREFIX", "worker ids are PREFIX-0, PREFIX-1, ...; made from --name when empty", validPrefix)
 	f.adminAddr = g.Addr("admin-addr", ":0", "where /metrics, /livez, /readyz, /debug/plane and /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
 	f.startup = g.Duration("startup-duration", 0, cli.Range(0, time.Hour), "how long the engines load before they register")
-	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM: how long requests are still taken after the workers left the registry, since frontends hear of it late")
-	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM, after the grace: how long open responses may take to end")
+	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM and SIGHUP: how long requests are still taken after the workers left the registry, since frontends hear of it late")
+	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM and SIGHUP, after the grace: how long open responses may take to end")
 
 	f.disco = discoveryflags.Register(app, discoveryflags.Options{Worker: true})
 	f.trace = tracing.Register(app)

@@ -24,6 +24,12 @@ func heldFor(t *testing.T) time.Duration {
 	return d
 }
 
+// leaves tells a process to leave, as GNU timeout does it: the process gets the signal, and then again with its group.
+func leaves(p *process, s syscall.Signal) {
+	p.signal(s)
+	p.signal(s)
+}
+
 // TestWorkerLeaves: on SIGTERM a worker process leaves the registry, still takes what comes late, finishes 200 answers, says
 // goodbye on its lanes and exits with 0.
 func TestWorkerLeaves(t *testing.T) {
@@ -34,7 +40,7 @@ func TestWorkerLeaves(t *testing.T) {
 	f.sees(t, 4)
 	held := f.hold(t, answers, int(heldFor(t)/interval))
 
-	k.signal(syscall.SIGTERM)
+	leaves(k.process, syscall.SIGTERM)
 	signalled := time.Now()
 	k.says(t, "left the registry")
 	eventually(t, "frontend without workers in the registry", func() bool { return f.view(t).Workers.Known == 0 })
@@ -82,14 +88,14 @@ func TestWorkerLeaves(t *testing.T) {
 	}
 }
 
-// TestFrontendLeaves: on SIGTERM a frontend is not ready at once, stays alive, turns new requests away, finishes open ones and exits with 0.
+// TestFrontendLeaves: on SIGTERM, or when its terminal is closed, a frontend is not ready at once, stays alive, turns new requests away, finishes open ones and exits with 0.
 func TestFrontendLeaves(t *testing.T) {
 	w := newWorld(t)
 	k := w.startWorker(t, "wp", 2).ready(t)
 	f := w.startFrontend(t, "--drain-timeout=1m").serving(t)
 	f.sees(t, 2)
 	held := f.hold(t, 20/scale, 60)
-	f.signal(syscall.SIGTERM)
+	leaves(f.process, syscall.SIGHUP)
 	f.says(t, "msg=draining")
 	eventually(t, "frontend that is not ready", func() bool { code, _ := w.get(t, f.admin+"/readyz"); return code == 503 })
 	if code, b := w.get(t, f.admin+"/livez"); code != 200 {

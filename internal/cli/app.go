@@ -7,11 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
-// Func is what a program or one of its commands does. ctx ends on SIGINT or SIGTERM (context.Cause is a *SignalError).
+// Func is what a program or one of its commands does. ctx ends on SIGINT, SIGTERM or SIGHUP (context.Cause is a *SignalError).
 type Func func(ctx context.Context, log *slog.Logger) error
 
 // App is one program, or one command of a program. It is declared and run from one goroutine.
@@ -44,11 +42,8 @@ type App struct {
 func New(name, summary string) *App {
 	a := &App{
 		Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr,
-		notify: func(c chan<- os.Signal) func() {
-			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-			return func() { signal.Stop(c) }
-		},
-		exit: os.Exit,
+		notify: notify,
+		exit:   os.Exit,
 	}
 	a.init(name, summary)
 	return a
@@ -173,30 +168,9 @@ func (a *App) do() error {
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
-	stop := a.notify(signals)
-	done, joined := make(chan struct{}), make(chan struct{})
-	go func() { // ends when the action has returned; joined below
-		defer close(joined)
-		for n := 0; ; n++ {
-			select {
-			case <-done:
-				return
-			case s := <-signals:
-				if n > 0 {
-					log.Error("second signal, exiting without cleaning up", "signal", s.String())
-					a.exit(exitSignal)
-					return
-				}
-				log.Info("stopping; a second signal exits at once", "signal", s.String())
-				cancel(&SignalError{Signal: s})
-			}
-		}
-	}()
+	stop := a.watchSignals(cancel, log)
 	err := a.action(ctx, log)
 	stop()
-	close(done)
-	<-joined
 	return interrupted(ctx, err)
 }
 

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -29,39 +27,6 @@ func TestExitCodes(t *testing.T) {
 		if code := a.Run(nil, func(context.Context, *slog.Logger) error { return c.err }); code != c.code || errs.String() != c.line {
 			t.Errorf("%v: code %d, output %q", c.err, code, errs)
 		}
-	}
-}
-
-func TestFirstSignalCancelsSecondExits(t *testing.T) {
-	a, _, errs := newTest()
-	var signals chan<- os.Signal
-	a.notify = func(c chan<- os.Signal) func() { signals = c; return func() {} }
-	exited := make(chan int, 1)
-	a.exit = func(code int) { exited <- code }
-	code := a.Run(nil, func(ctx context.Context, _ *slog.Logger) error {
-		signals <- syscall.SIGTERM
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
-			t.Error("the context did not end")
-		}
-		var sig *SignalError
-		if !errors.As(context.Cause(ctx), &sig) || sig.Signal != syscall.SIGTERM {
-			t.Errorf("cause is %v", context.Cause(ctx))
-		}
-		signals <- os.Interrupt
-		select {
-		case c := <-exited:
-			if c != 130 {
-				t.Errorf("exit code %d", c)
-			}
-		case <-time.After(10 * time.Second):
-			t.Error("the second signal did nothing")
-		}
-		return fmt.Errorf("wait: %w", ctx.Err())
-	})
-	if code != ExitFailure || !strings.HasSuffix(errs.String(), "prog: stopped by signal: terminated\n") {
-		t.Errorf("code %d, output %q", code, errs)
 	}
 }
 
