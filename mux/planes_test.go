@@ -137,6 +137,12 @@ func (c *tapConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// WriteBuffers implements transport.Conn.
+func (c *tapConn) WriteBuffers(bufs [][]byte) error {
+	c.tap.see(slices.Concat(bufs...))
+	return c.Conn.WriteBuffers(bufs)
+}
+
 // Close implements transport.Conn.
 func (c *tapConn) Close() error {
 	c.tap.mu.Lock()
@@ -156,9 +162,20 @@ type tapTryConn struct {
 // TryWrite implements transport.TryWriter. The tap sees what was taken: the rest comes again through Write.
 func (c tapTryConn) TryWrite(p []byte) (int, error) {
 	n, err := c.try.TryWrite(p)
-	if fn := c.tap.onTry.Load(); fn != nil {
-		(*fn)(p[:n])
-	}
-	c.tap.see(p[:n])
+	c.tried(p[:n])
 	return n, err
+}
+
+// TryWriteBuffers implements transport.TryWriter.
+func (c tapTryConn) TryWriteBuffers(bufs [][]byte) (int, error) {
+	n, err := c.try.TryWriteBuffers(bufs)
+	c.tried(slices.Concat(bufs...)[:n])
+	return n, err
+}
+
+func (c tapTryConn) tried(p []byte) {
+	if fn := c.tap.onTry.Load(); fn != nil {
+		(*fn)(p)
+	}
+	c.tap.see(p)
 }

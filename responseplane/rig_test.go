@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -445,6 +446,11 @@ func (c *evilConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+func (c *evilConn) WriteBuffers(bufs [][]byte) error {
+	_, err := c.Write(slices.Concat(bufs...))
+	return err
+}
+
 type evilTryConn struct {
 	*evilConn
 	try transport.TryWriter
@@ -455,6 +461,10 @@ func (c *evilTryConn) TryWrite(p []byte) (int, error) {
 		return c.try.TryWrite(append(noSuchKind[:len(noSuchKind):len(noSuchKind)], p...))
 	}
 	return c.try.TryWrite(p)
+}
+
+func (c *evilTryConn) TryWriteBuffers(bufs [][]byte) (int, error) {
+	return c.TryWrite(slices.Concat(bufs...))
 }
 
 // nodeID is the process's node.

@@ -65,7 +65,7 @@ type Listener interface {
 
 // Conn is one lane.
 //
-// One goroutine may Read while another one Writes; neither may be called by two goroutines at once. Close, CloseWrite
+// One goroutine may Read while another one Writes, with Write or WriteBuffers; neither may be done by two goroutines at once. Close, CloseWrite
 // and Info may be called at any time by anyone.
 type Conn interface {
 	// Read fills p with what has arrived, at least one byte. It returns io.EOF after the peer's CloseWrite, ErrClosed
@@ -74,6 +74,10 @@ type Conn interface {
 
 	// Write sends all of p or fails; n says how much was taken. p may be reused when Write returns.
 	Write(p []byte) (n int, err error)
+
+	// WriteBuffers sends the segments one behind the other, all of them or it fails, as one Write of their bytes would. Nothing of
+	// bufs is changed, or used when WriteBuffers has returned. It counts as a Write: no other may run meanwhile.
+	WriteBuffers(bufs [][]byte) error
 
 	// CloseWrite ends this side's bytes; the peer reads io.EOF after what was written. Reading goes on.
 	CloseWrite() error
@@ -91,6 +95,10 @@ type TryWriter interface {
 	// TryWrite writes what fits now and returns how much that was; n < len(p) with a nil error means that the rest
 	// would have had to wait. It must not run at the same time as Write.
 	TryWrite(p []byte) (n int, err error)
+
+	// TryWriteBuffers is the same for segments: n is how many of their bytes were taken, in order. Nothing of bufs is changed, or used
+	// when it has returned, so the caller finds by n where to go on.
+	TryWriteBuffers(bufs [][]byte) (n int, err error)
 }
 
 // ConnInfo describes a lane.

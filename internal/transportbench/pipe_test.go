@@ -3,12 +3,19 @@ package transportbench
 import (
 	"io"
 	"net"
+	"slices"
 
 	"github.com/laneway-ai/laneway/transport"
 )
 
 // pipeConn is a pipe as a lane.
 type pipeConn struct{ net.Conn }
+
+// WriteBuffers implements transport.Conn.
+func (c pipeConn) WriteBuffers(bufs [][]byte) error {
+	_, err := c.Write(slices.Concat(bufs...))
+	return err
+}
 
 func (pipeConn) CloseWrite() error        { return nil }
 func (pipeConn) Info() transport.ConnInfo { return transport.ConnInfo{} }

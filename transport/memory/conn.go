@@ -37,13 +37,19 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Write implements transport.Conn.
-func (c *Conn) Write(p []byte) (int, error) { return c.write(p, false) }
+func (c *Conn) Write(p []byte) (int, error) { return c.write([][]byte{p}, false) }
 
-func (c *Conn) write(p []byte, try bool) (int, error) {
+// WriteBuffers implements transport.Conn.
+func (c *Conn) WriteBuffers(bufs [][]byte) error {
+	_, err := c.write(bufs, false)
+	return err
+}
+
+func (c *Conn) write(bufs [][]byte, try bool) (int, error) {
 	if err := c.gate.Enter(); err != nil {
 		return 0, err
 	}
-	n, err := c.out.write(p, try)
+	n, err := c.out.write(bufs, try)
 	c.owner.tally.BytesOut.Add(uint64(n))
 	if c.gate.Leave() {
 		c.out.finish(base.ErrWriteClosed)
@@ -112,7 +118,10 @@ type tryConn struct{ *Conn }
 var _ transport.TryWriter = tryConn{}
 
 // TryWrite implements transport.TryWriter.
-func (c tryConn) TryWrite(p []byte) (int, error) { return c.write(p, true) }
+func (c tryConn) TryWrite(p []byte) (int, error) { return c.write([][]byte{p}, true) }
+
+// TryWriteBuffers implements transport.TryWriter.
+func (c tryConn) TryWriteBuffers(bufs [][]byte) (int, error) { return c.write(bufs, true) }
 
 // handle is what the owner of the transport gets.
 func (c *Conn) handle() transport.Conn {

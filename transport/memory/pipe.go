@@ -47,30 +47,34 @@ func newPipe(limit int) *pipe {
 	return p
 }
 
-// write queues all of b; with try it queues only what fits now.
-func (p *pipe) write(b []byte, try bool) (n int, err error) {
+// write queues all of bufs; with try it queues only what fits now.
+func (p *pipe) write(bufs [][]byte, try bool) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for {
-		if p.werr != nil {
-			return n, p.werr
-		}
-		free := p.limit - p.size
-		if free > 0 && len(b) > 0 {
-			k := min(free, len(b))
+	if p.werr != nil {
+		return 0, p.werr
+	}
+	for _, b := range bufs {
+		for len(b) > 0 {
+			for p.werr == nil && p.size == p.limit {
+				if try {
+					return n, nil
+				}
+				p.cond.Wait()
+			}
+			if p.werr != nil {
+				return n, p.werr
+			}
+			k := min(p.limit-p.size, len(b))
 			if p.rate > 0 {
 				k = min(k, pieceMax)
 			}
 			p.append(b[:k])
 			b, n = b[k:], n+k
 			p.cond.Broadcast()
-			continue
 		}
-		if len(b) == 0 || try {
-			return n, nil
-		}
-		p.cond.Wait()
 	}
+	return n, nil
 }
 
 // append puts b, which fits, into the ring and decides when the reader may have it.

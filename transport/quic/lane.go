@@ -31,6 +31,7 @@ type lane struct {
 	stream *quicgo.Stream
 	info   transport.ConnInfo
 	gate   base.Gate
+	join   base.Joiner
 	gone   chan struct{} // closed when the lane is torn down
 
 	// Of a dialled lane: what it alone uses. nil on accepted lanes.
@@ -75,6 +76,20 @@ func (l *lane) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := l.stream.Write(p)
+	return l.wrote(n, err)
+}
+
+// WriteBuffers implements transport.Conn.
+func (l *lane) WriteBuffers(bufs [][]byte) error {
+	if err := l.gate.Enter(); err != nil {
+		return err
+	}
+	_, err := l.wrote(l.join.Write(l.stream, bufs))
+	return err
+}
+
+// wrote counts, maps the error, and ends the lane's bytes if that was asked for while the write ran.
+func (l *lane) wrote(n int, err error) (int, error) {
 	l.t.tally.BytesOut.Add(uint64(n))
 	if l.gate.Leave() {
 		if e := l.stream.Close(); err == nil {

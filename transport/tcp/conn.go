@@ -24,7 +24,8 @@ type conn struct {
 	rw    net.Conn  // raw or tls: what carries the lane's bytes
 	info  transport.ConnInfo
 	gate  base.Gate
-	try   tryWriter // plane tcp
+	out   vector      // plane tcp
+	join  base.Joiner // plane tls
 }
 
 var _ transport.Conn = (*conn)(nil)
@@ -152,6 +153,22 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	n, err := c.rw.Write(p)
 	return c.wrote(n, err)
+}
+
+// WriteBuffers implements transport.Conn.
+func (c *conn) WriteBuffers(bufs [][]byte) error {
+	if err := c.gate.Enter(); err != nil {
+		return err
+	}
+	var n int
+	var err error
+	if c.tls != nil {
+		n, err = c.join.Write(c.tls, bufs)
+	} else {
+		n, err = c.out.write(c.raw, bufs)
+	}
+	_, err = c.wrote(n, err)
+	return err
 }
 
 // wrote counts, maps the error, and ends the lane's bytes if that was asked for while the write ran.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -252,7 +253,7 @@ func TestConfigComplaints(t *testing.T) {
 	}
 }
 
-func TestTryWriteAllocatesNothing(t *testing.T) {
+func TestWritesAllocateNothing(t *testing.T) {
 	tr, _ := node(t, Config{})
 	defer tr.Close()
 	ln, err := tr.Listen(t.Context(), "127.0.0.1:0", 1)
@@ -268,15 +269,60 @@ func TestTryWriteAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := d.(transport.TryWriter)
-	p, q := make([]byte, 64), make([]byte, 64)
-	if n := testing.AllocsPerRun(200, func() {
-		if n, err := w.TryWrite(p); n != len(p) || err != nil {
-			t.Fatal(n, err)
+	const size = 8 << 10
+	p, q := make([]byte, size), make([]byte, size)
+	for name, write := range map[string]func(bufs [][]byte) (int, error){
+		"TryWrite":        func([][]byte) (int, error) { return w.TryWrite(p) },
+		"TryWriteBuffers": w.TryWriteBuffers,
+		"WriteBuffers":    func(bufs [][]byte) (int, error) { return size, d.WriteBuffers(bufs) },
+	} {
+		for _, count := range []int{1, 2, 200, 2 * maxSegments} {
+			var bufs [][]byte
+			for b := range slices.Chunk(p, size/count) {
+				bufs = append(bufs, b)
+			}
+			if n := testing.AllocsPerRun(200, func() {
+				if n, err := write(bufs); n != len(p) || err != nil {
+					t.Fatal(n, err)
+				}
+				if _, err := io.ReadFull(a, q); err != nil {
+					t.Fatal(err)
+				}
+			}); n != 0 {
+				t.Errorf("%s of %d segments and a Read allocate %v times", name, count, n)
+			}
 		}
-		if _, err := io.ReadFull(a, q); err != nil {
+	}
+}
+
+// What a lane has written is not kept by it.
+func TestSegmentsAreLetGo(t *testing.T) {
+	tr, _ := node(t, Config{})
+	defer tr.Close()
+	ln, err := tr.Listen(t.Context(), "127.0.0.1:0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := tr.Dial(t.Context(), transport.DialRequest{Address: ln.Endpoints()[0].String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range []int{200, 3} {
+		bufs := make([][]byte, count)
+		for i := range bufs {
+			bufs[i] = make([]byte, 10)
+		}
+		if err := d.WriteBuffers(bufs); err != nil {
 			t.Fatal(err)
 		}
-	}); n != 0 {
-		t.Errorf("a TryWrite and a Read allocate %v times", n)
+		out := &inner(d).out
+		if out.rest != nil || out.one[0] != nil {
+			t.Error("the lane keeps the segments")
+		}
+		for _, v := range out.iovs[:cap(out.iovs)] {
+			if v.Base != nil {
+				t.Fatal("the lane keeps a segment")
+			}
+		}
 	}
 }

@@ -69,6 +69,17 @@ func Run(t *testing.T, f Factory) {
 		{"LanesComeAndGo", testChurn},
 		{"SocketsAndCounters", testSocketsAndCounters},
 		{"TryWriteNeverWaits", testTryWrite},
+		{"SegmentsOfEveryCount", each(testSegmentCounts)},
+		{"SegmentsInOrder", segmented(testOrder)},
+		{"SegmentsOfLargeWrite", segmented(testLargeWrite)},
+		{"StoppedReaderBlocksSegments", segmented(testBackpressure)},
+		{"HalfCloseAfterSegments", segmented(testHalfClose)},
+		{"HalfCloseInMidSegments", segmented(testHalfCloseMidWrite)},
+		{"LocalCloseUnblocksSegments", segmented(testLocalCloseWrite)},
+		{"RemoteCloseUnblocksSegments", segmented(testRemoteCloseWrite)},
+		{"CloseDuringSegmentsIsConcurrent", segmented(testCloseConcurrent)},
+		{"SegmentsAfterClose", each(testSegmentsAfterClose)},
+		{"TryWriteBuffersNeverWaits", testTryWriteBuffers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leaktest.Check(t)
