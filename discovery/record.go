@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Schema is the version of Worker that this code writes. Records of another schema are refused by name, not guessed at.
@@ -45,6 +46,9 @@ type Worker struct {
 	// MaxRunning is how many requests the engine runs at once, 0 when it does not say. A router may use it.
 	MaxRunning int `json:"max_running,omitempty"`
 }
+
+// errNotUTF8 is what is wrong with text that metrics and JSON cannot hold.
+var errNotUTF8 = errors.New("is not UTF-8 text: write it in UTF-8")
 
 // validID keeps ids usable as an etcd key segment and as a NATS subject token.
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -94,6 +98,9 @@ func (w Worker) Encode() ([]byte, error) {
 // DecodeWorker reads and checks a record; key only names it in the error, which is a *RecordError.
 func DecodeWorker(key string, data []byte) (Worker, error) {
 	var w Worker
+	if !utf8.Valid(data) { // encoding/json would take U+FFFD for each such byte: a name that nobody has given
+		return Worker{}, &RecordError{Key: key, Field: "encoding", Err: errNotUTF8}
+	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return Worker{}, &RecordError{Key: key, Field: "json", Err: err}
 	}
@@ -120,6 +127,9 @@ func (w Worker) validate(key string) error {
 		if m == "" || len(m) > 256 {
 			return bad("models", "%s is not 1 to 256 bytes", quoted(m))
 		}
+		if !utf8.ValidString(m) {
+			return bad("models", "%s %w", quoted(m), errNotUTF8)
+		}
 	}
 	if w.MaxRunning < 0 {
 		return bad("max_running", "%d is negative", w.MaxRunning)
@@ -140,8 +150,14 @@ func (n Node) validate(key string) error {
 	if len(n.Name) > 256 {
 		return bad("node.name", "is %d bytes, expected at most 256", len(n.Name))
 	}
+	if !utf8.ValidString(n.Name) {
+		return bad("node.name", "%s %w", quoted(n.Name), errNotUTF8)
+	}
 	if len(n.Network) > 256 {
 		return bad("node.network", "is %d bytes, expected at most 256", len(n.Network))
+	}
+	if !utf8.ValidString(n.Network) {
+		return bad("node.network", "%s %w", quoted(n.Network), errNotUTF8)
 	}
 	if len(n.Planes) == 0 {
 		return bad("node.planes", "is empty")
@@ -150,6 +166,9 @@ func (n Node) validate(key string) error {
 	for _, p := range n.Planes {
 		if p.Name == "" || seen[p.Name] {
 			return bad("node.planes.name", "%s is empty or stands there twice", quoted(p.Name))
+		}
+		if !utf8.ValidString(p.Name) {
+			return bad("node.planes.name", "%s %w", quoted(p.Name), errNotUTF8)
 		}
 		seen[p.Name] = true
 		if len(p.Endpoints) == 0 || len(p.Endpoints) > 64 {
@@ -174,6 +193,9 @@ func checkEndpoint(e string) error {
 	}
 	if p, err := strconv.Atoi(port); err != nil || p < 1 || p > 65535 {
 		return fmt.Errorf("endpoint %s: port is not 1 to 65535", quoted(e))
+	}
+	if !utf8.ValidString(host) {
+		return fmt.Errorf("endpoint %s %w", quoted(e), errNotUTF8)
 	}
 	if host == "" {
 		return errors.New("endpoint " + quoted(e) + " has no host")

@@ -47,6 +47,22 @@ func TestRecordErrorsNameTheField(t *testing.T) {
 			t.Errorf("%s: err = %v", field, err)
 		}
 	}
+	const latin1 = "caf\xe9" // JSON would make U+FFFD of it, a Prometheus label panics
+	for field, spoil := range map[string]func(*discovery.Worker){
+		"id":                    func(w *discovery.Worker) { w.ID = latin1 },
+		"models":                func(w *discovery.Worker) { w.Models = []string{"m", latin1} },
+		"node.name":             func(w *discovery.Worker) { w.Node.Name = latin1 },
+		"node.network":          func(w *discovery.Worker) { w.Node.Network = latin1 },
+		"node.planes.name":      func(w *discovery.Worker) { w.Node.Planes[0].Name = latin1 },
+		"node.planes.endpoints": func(w *discovery.Worker) { w.Node.Planes[0].Endpoints = []string{latin1 + ":1"} },
+	} {
+		w := discoverytest.Worker("w", 1)
+		spoil(&w)
+		_, err := w.Encode()
+		if re, ok := errors.AsType[*discovery.RecordError](err); !ok || re.Field != field || !strings.Contains(err.Error(), `caf\xe9`) {
+			t.Errorf("%s that is not UTF-8: err = %v", field, err)
+		}
+	}
 	for _, e := range []string{"10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", ":7000", "0.0.0.0:7000", "10.0.0.1:http"} {
 		w := discoverytest.Worker("w", 1)
 		w.Node.Planes[0].Endpoints = []string{e}

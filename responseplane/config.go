@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"time"
+	"unicode/utf8"
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/mux"
@@ -98,6 +99,9 @@ func (c FrontendConfig) Validate() error {
 	} else if err := c.mux().Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if !utf8.ValidString(c.Name) {
+		errs = append(errs, fmt.Errorf("responseplane: FrontendConfig.Name %q is not UTF-8 text", c.Name))
+	}
 	if len(c.Transports) == 0 {
 		errs = append(errs, errors.New("responseplane: FrontendConfig.Transports is empty: a Frontend needs at least one plane"))
 	}
@@ -180,6 +184,9 @@ func (c WorkerConfig) Validate() error {
 		errs = append(errs, errors.New("responseplane: WorkerConfig.Identity is missing"))
 	} else if err := c.mux().Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if !utf8.ValidString(c.Name) {
+		errs = append(errs, fmt.Errorf("responseplane: WorkerConfig.Name %q is not UTF-8 text", c.Name))
 	}
 	if len(c.Transports) == 0 {
 		errs = append(errs, errors.New("responseplane: WorkerConfig.Transports is empty: a Worker needs at least one plane"))

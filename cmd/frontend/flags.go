@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -105,8 +104,12 @@ func (f *flags) settings() (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
+	name, err := cli.ProcessName(*f.name)
+	if err != nil {
+		return settings{}, err
+	}
 	s := settings{
-		name: *f.name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, disco: disco, requestTimeout: *f.requestTimeout,
+		name: name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, disco: disco, requestTimeout: *f.requestTimeout,
 		drainGrace: *f.drainGrace, drainTimeout: *f.drainTimeout,
 		router: *f.router, outPath: *f.outPath, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
 		maxOpen: *f.maxOpen, retryLimit: *f.retryLimit, maxBuffered: *f.maxBuffered,
@@ -115,13 +118,6 @@ func (f *flags) settings() (settings, error) {
 		plane: f.plane.Settings(), values: f.app.Values(),
 	}
 	s.overloadStatus, _ = strconv.Atoi(*f.overloadStatus) // one of three words
-	if s.name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "frontend"
-		}
-		s.name = host + "-" + strconv.Itoa(os.Getpid())
-	}
 	s.trace = f.trace.Config("frontend", s.name)
 	if arm, ok := s.plane.Arm(); ok {
 		if f.app.Source("out-path") != cli.FromDefault && s.outPath != string(httpfront.OutPull) {

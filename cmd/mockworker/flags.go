@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -128,17 +126,14 @@ func (f *flags) settings() (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
+	name, err := cli.ProcessName(*f.name)
+	if err != nil {
+		return settings{}, err
+	}
 	s := settings{
-		name: *f.name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, disco: disco, workers: *f.numWorkers,
+		name: name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, disco: disco, workers: *f.numWorkers,
 		startup: *f.startup, grace: *f.grace, drain: *f.drain,
 		plane: f.plane.Settings(), values: f.app.Values(),
-	}
-	if s.name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return settings{}, fmt.Errorf("find this host's name: %w (set --name)", err)
-		}
-		s.name = host + "-" + strconv.Itoa(os.Getpid())
 	}
 	s.trace = f.trace.Config("mockworker", s.name)
 	if s.workerPrefix == "" {

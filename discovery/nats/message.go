@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	natsio "github.com/nats-io/nats.go"
 
@@ -59,6 +60,9 @@ func decodeRequest(m *natsio.Msg) (discovery.Request, discovery.Reply) {
 	var err error
 	if req.ID, err = url.QueryUnescape(m.Header.Get(headerID)); err != nil {
 		return bad("%s: %v", headerID, err)
+	}
+	if !utf8.ValidString(req.ID) {
+		return bad("%s: %q is not UTF-8 text", headerID, req.ID)
 	}
 	if text := m.Header.Get(headerTerms); text != "" {
 		if req.Terms, err = terms64.DecodeString(text); err != nil {

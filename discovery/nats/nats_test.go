@@ -90,6 +90,24 @@ func TestConfigReportsAll(t *testing.T) {
 	}
 }
 
+// TestRequestIDIsText: it goes into the worker's log and traces.
+func TestRequestIDIsText(t *testing.T) {
+	srv := devtest.NATS(t)
+	d := open(t, Config{URL: srv.URL()})
+	if _, err := d.Serve(within(t), discoverytest.Worker("w", 1), func(context.Context, discovery.Request) discovery.Reply {
+		return discovery.Reply{Answer: discovery.Accepted}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Deliver(within(t), "w", discovery.Request{ID: "caf\xe9"})
+	if err != nil || r.Answer != discovery.BadRequest || !strings.Contains(r.Reason, "is not UTF-8 text") {
+		t.Errorf("reply %+v, %v", r, err)
+	}
+	if r, err = d.Deliver(within(t), "w", discovery.Request{ID: "café"}); err != nil || r.Answer != discovery.Accepted {
+		t.Errorf("reply %+v, %v", r, err)
+	}
+}
+
 // TestRestart: requests fail at once while NATS is down, none is kept for later, and the workers are reachable again afterwards.
 func TestRestart(t *testing.T) {
 	srv := devtest.NATS(t)

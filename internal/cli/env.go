@@ -37,8 +37,8 @@ func (a *App) parseEnv() []error {
 			o.reset()
 		}
 		a.sources[o.name] = FromEnv
-		if err := o.set(value); err != nil {
-			errs = append(errs, &FlagError{Flag: o.name, Where: name, Value: quote(value), Err: err})
+		if err := o.take(name, value); err != nil {
+			errs = append(errs, err)
 		}
 	})
 	return errs

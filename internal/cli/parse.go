@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Parse sets the flags from args and the environment. Run calls it. It returns nil or a *UsageError that joins every
@@ -28,9 +29,12 @@ func (a *App) Parse(args []string) error {
 		args = args[used:]
 	}
 	errs = append(errs, a.parseEnv()...)
-	if a.argsUsage == "" {
-		for _, arg := range a.args {
+	for _, arg := range a.args {
+		switch {
+		case a.argsUsage == "":
 			errs = append(errs, a.unexpected(arg))
+		case !utf8.ValidString(arg):
+			errs = append(errs, &FlagError{Where: quote(arg), Err: errNotUTF8})
 		}
 	}
 	for _, check := range a.checks {
@@ -61,7 +65,7 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		if !hasValue && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && a.argsUsage == "" {
 			used = 1
 		}
-		return used, &FlagError{Where: where, Err: fmt.Errorf("there is no such flag%s", didYouMean(a.nearestFlag(name)))}
+		return used, &FlagError{Where: quote(where), Err: fmt.Errorf("there is no such flag%s", didYouMean(a.nearestFlag(name)))}
 	}
 	switch {
 	case hasValue:
@@ -85,10 +89,22 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		o.reset()
 	}
 	a.sources[o.name] = FromFlag // even when the value is bad: the environment must not stand in for it
-	if err := o.set(value); err != nil {
-		return used, &FlagError{Flag: o.name, Where: where, Value: quote(value), Err: err}
+	return used, o.take(where, value)
+}
+
+// errNotUTF8 is what is wrong with text that metrics, reports and records cannot hold.
+var errNotUTF8 = errors.New("is not UTF-8 text: write it in UTF-8")
+
+// take sets the value that stands at where. The error is a *FlagError, or nil.
+func (o *option) take(where, value string) error {
+	err := errNotUTF8
+	if utf8.ValidString(value) {
+		err = o.set(value)
 	}
-	return used, nil
+	if err != nil {
+		return &FlagError{Flag: o.name, Where: where, Value: quote(value), Err: err}
+	}
+	return nil
 }
 
 // isFlag says whether arg is a declared flag and not a value that begins with a dash.
@@ -127,10 +143,10 @@ func (a *App) commandNames() []string {
 	return names
 }
 
-// quote masks passwords and makes empty and spaced values visible.
+// quote masks passwords and makes empty and spaced values, and what is not text, visible.
 func quote(s string) string {
 	s = mask(s)
-	if s == "" || strings.ContainsAny(s, " \t\n\r\"'") {
+	if s == "" || strings.ContainsAny(s, " \t\n\r\"'") || !utf8.ValidString(s) {
 		return fmt.Sprintf("%q", s)
 	}
 	return s

@@ -132,6 +132,42 @@ func TestEveryComplaintNamesFlagValueAndFix(t *testing.T) {
 	}
 }
 
+// TestTextThatIsNotUTF8: it would panic as a label, and stand as U+FFFD in a record and in a report.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	const latin1, fix = "caf\xe9", `"caf\xe9": is not UTF-8 text: write it in UTF-8`
+	build := func(env ...string) *App {
+		a, _, _ := newTest(env...)
+		g := a.Group("G")
+		g.String("name", "", "text")
+		g.List("list", nil, "items")
+		g.Repeated("header", "HEADER", "lines", nil)
+		return a
+	}
+	for _, c := range []struct {
+		args, env []string
+		want      string
+	}{
+		{args: []string{"--name", latin1}, want: "--name " + fix},
+		{args: []string{"--list=" + latin1}, want: "--list " + fix},
+		{args: []string{"--header", latin1}, want: "--header " + fix},
+		{env: []string{"LANEWAY_NAME=" + latin1}, want: "LANEWAY_NAME=" + fix},
+		{args: []string{"--" + latin1}, want: `"--caf\xe9": there is no such flag`},
+		{args: []string{latin1}, want: `"caf\xe9": only flags are taken`},
+	} {
+		if err := build(c.env...).Parse(c.args); err == nil || err.Error() != c.want {
+			t.Errorf("%q %q: %v, want %s", c.args, c.env, err, c.want)
+		}
+	}
+	a := build()
+	a.AllowArgs("DIR...")
+	if err := a.Parse([]string{latin1}); err == nil || err.Error() != fix {
+		t.Errorf("an argument: %v", err)
+	}
+	if err := build("LANEWAY_NAME=café").Parse([]string{"--list", "日本"}); err != nil {
+		t.Errorf("UTF-8 text: %v", err)
+	}
+}
+
 func TestFlagErrorIsTyped(t *testing.T) {
 	a, _, _ := newTest()
 	a.Group("G").Int("lanes", 1, Range(1, 16), "connections")
