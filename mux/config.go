@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -151,9 +152,7 @@ func (c Config) withDefaults() (Config, error) {
 	span(&c.ResumeTimeout, DefaultResume, time.Hour, "ResumeTimeout")
 	span(&c.Hold, max(c.ResumeTimeout, DefaultResume)+holdMargin, 2*time.Hour, "Hold")
 	span(&c.GapMax, DefaultGapMax, 5*time.Millisecond, "GapMax")
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c, errors.Join(errs...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -136,9 +137,7 @@ func (c FrontendConfig) withDefaults() FrontendConfig {
 	if c.Router == "" {
 		c.Router = RouterLeastLoaded
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c
 }
 
@@ -218,8 +217,6 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	if c.ServerEndpoints == 0 {
 		c.ServerEndpoints = DefaultServerEndpoints
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c
 }

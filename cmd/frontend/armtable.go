@@ -14,6 +14,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -46,7 +47,7 @@ type armNode struct {
 }
 
 func newArmTable(router responseplane.Router, ref *refplane.Frontend, log *slog.Logger) *armTable {
-	return &armTable{router: router, ref: ref, log: log, workers: map[string]*armWorker{}, byModel: map[string][]*armWorker{}, nodes: map[string]*armNode{}}
+	return &armTable{router: router, ref: ref, log: seldom.Logger(log), workers: map[string]*armWorker{}, byModel: map[string][]*armWorker{}, nodes: map[string]*armNode{}}
 }
 
 // follow keeps the table in step with the registry until the watch ends.

@@ -201,8 +201,8 @@ func testInvalidRecord(t *testing.T, e RegistryEnv) {
 
 	bad := map[string]string{
 		"{\"schema\":1,\"id\":\"good\",\"models\":[\"\xff\xfe\"]}": "encoding",
-		`{"schema":99,"id":"good"}`: "schema",
-		`{"schema":`:                "json",
+		`{"schema":99,"id":"good"}`:                                "schema",
+		`{"schema":`:                                               "json",
 		`{"schema":1,"id":"good","models":["m"],"node":{"id":"00000000000000000000000000000001","planes":[{"name":"tcp","endpoints":["0.0.0.0:7000"]}],"wire_min":1,"wire_max":1}}`:  "node.planes.endpoints",
 		`{"schema":1,"id":"else","models":["m"],"node":{"id":"00000000000000000000000000000001","planes":[{"name":"tcp","endpoints":["10.0.0.1:7000"]}],"wire_min":1,"wire_max":1}}`: "id",
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 // Defaults of Config.
@@ -97,8 +98,6 @@ func (c Config) withDefaults() Config {
 	if c.DialTimeout == 0 {
 		c.DialTimeout = DefaultDialTimeout
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 // Defaults of Config.
@@ -86,9 +87,7 @@ func (c Config) withDefaults() Config {
 	if c.Queue == 0 {
 		c.Queue = DefaultQueue
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c
 }
 

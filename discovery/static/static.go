@@ -24,6 +24,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/internal/feed"
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 var _ discovery.Registry = (*Registry)(nil)
@@ -79,9 +80,7 @@ func New(cfg Config) (*Registry, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultInterval
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = seldom.Logger(cfg.Logger)
 	r := &Registry{cfg: cfg}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r, nil

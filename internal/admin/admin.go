@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 // Config says where to listen and what to tell. It is passed by value.
@@ -71,16 +73,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Flag == "" {
 		cfg.Flag = "admin-addr"
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = seldom.Logger(cfg.Logger)
+	others := slog.NewLogLogger(seldom.One(cfg.Logger).Handler(), slog.LevelWarn) // what clients and scrapes can cause
 	l, err := cli.Listen(ctx, cfg.Flag, cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
 	base, cancel := context.WithCancel(context.Background())
 	s := &Server{mux: http.NewServeMux(), addr: l.Addr(), cancel: cancel, served: make(chan struct{})}
-	s.routes(cfg)
+	s.routes(cfg, others)
 	s.http = &http.Server{
 		Handler:           s.mux,
 		ReadHeaderTimeout: headerTimeout,
@@ -88,7 +89,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		// No WriteTimeout: profiles and traces take as long as was asked for.
 		MaxHeaderBytes: 64 << 10,
 		BaseContext:    func(net.Listener) context.Context { return base },
-		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:       others,
 	}
 	go func() { // ends on Close, which joins it
 		defer close(s.served)
@@ -99,7 +100,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) routes(cfg Config) {
+func (s *Server) routes(cfg Config, others *log.Logger) {
 	live, ready := health(cfg.Live), health(cfg.Ready)
 	s.Handle("GET /livez", live)
 	s.Handle("GET /live", live)
@@ -107,7 +108,7 @@ func (s *Server) routes(cfg Config) {
 	s.Handle("GET /health", ready)
 	if cfg.Metrics != nil {
 		s.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{
-			ErrorLog:      slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+			ErrorLog:      others,
 			ErrorHandling: promhttp.HTTPErrorOnError,
 		}))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/internal/tracing"
 )
 
@@ -127,9 +128,7 @@ func (c Config) withDefaults() Config {
 	if c.OutPath == "" {
 		c.OutPath = OutAuto
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}

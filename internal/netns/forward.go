@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 const (
@@ -39,10 +41,7 @@ func (d *Node) Forward(ctx context.Context, target string, log *slog.Logger) (*F
 	if err != nil {
 		return nil, fmt.Errorf("netns: offer %s in %s: %w", target, d.Name, err)
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	f := &Forwarder{l: l, target: target, log: log, slots: make(chan struct{}, maxForwarded)}
+	f := &Forwarder{l: l, target: target, log: seldom.Logger(log), slots: make(chan struct{}, maxForwarded)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	f.wg.Go(f.accept)
 	return f, nil

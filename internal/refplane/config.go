@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -79,9 +80,7 @@ func (c Config) withDefaults() Config {
 	if c.Plane == "" && c.Transport != nil {
 		c.Plane = c.Transport.Plane()
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = seldom.Logger(c.Logger)
 	return c
 }
 

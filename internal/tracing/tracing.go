@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 // The standard's own variables, which name an endpoint where the flag does not. The exporter reads others too: headers, timeout, certificate.
@@ -101,9 +102,7 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if os.Getenv(envSampler) == "" {
 		provider = append(provider, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Ratio))))
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = seldom.Logger(cfg.Logger)
 	// The exporter tells its errors here only; there is one tracer in a process.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn("traces cannot be sent", "error", err) }))
 	t := &Tracer{log: cfg.Logger, provider: sdktrace.NewTracerProvider(provider...)}

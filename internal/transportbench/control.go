@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+
+	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
 // request and reply are lines of JSON on a control connection.
@@ -52,10 +54,7 @@ func StartServer(ctx context.Context, address string, log *slog.Logger, create f
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	s := &Server{l: l, log: log, make: create}
+	s := &Server{l: l, log: seldom.Logger(log), make: create}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(s.accept) // ends with the listener
 	return s, nil

@@ -119,7 +119,7 @@ func (e *endpoint) watch(t *Transport, ctx context.Context, peer string) {
 			return
 		}
 		t.tally.AcceptErrors.Add(1)
-		t.seldom.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer,
+		t.log.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer,
 			"err", t.explained(bad, peer))
 	})
 }
@@ -191,7 +191,7 @@ func (ln *listener) loop(e *endpoint) {
 				return
 			}
 			ln.t.tally.AcceptErrors.Add(1)
-			ln.t.seldom.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.Plane(), "endpoint", e.sock.LocalAddr().String(), "err", err)
+			ln.t.log.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.Plane(), "endpoint", e.sock.LocalAddr().String(), "err", err)
 			select {
 			case <-ln.ctx.Done():
 				return
@@ -219,7 +219,7 @@ func (ln *listener) loop(e *endpoint) {
 func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, why string) {
 	if ln.ctx.Err() == nil {
 		ln.t.tally.AcceptErrors.Add(1)
-		ln.t.seldom.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint", conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
+		ln.t.log.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint", conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
 	}
 	conn.CloseWithError(code, why)
 	ln.t.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	quicgo "github.com/quic-go/quic-go"
 
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
@@ -18,8 +19,7 @@ import (
 // Transport makes QUIC lanes.
 type Transport struct {
 	cfg    Config
-	log    *slog.Logger
-	seldom base.Seldom // for what peers do wrong
+	log    *slog.Logger // bounded: most lines are what peers do wrong
 	tally  base.Tally
 	drops  atomic.Uint64 // packets dropped inside quic-go, as the recorders saw it
 	blocks blocks        // receive buffers for GRO
@@ -46,10 +46,9 @@ func New(cfg Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{
-		cfg: cfg.withDefaults(), log: base.Logger(cfg.Logger), enableGRO: groOn,
+		cfg: cfg.withDefaults(), log: seldom.Logger(cfg.Logger), enableGRO: groOn,
 		lanes: make(map[*lane]struct{}), listeners: make(map[*listener]struct{}),
 	}
-	t.seldom.Log = t.log
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t, nil
 }

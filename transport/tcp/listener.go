@@ -161,7 +161,7 @@ func (ln *listener) serve(c *conn) {
 	if err := c.handshake(ctx, tls.Server(c.below, ln.t.cfg.security().Server())); err != nil {
 		if ln.ctx.Err() == nil {
 			ln.t.tally.AcceptErrors.Add(1)
-			ln.t.seldom.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
+			ln.t.log.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
 		}
 		c.part(ctx, err)
 		return

@@ -13,17 +13,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/seldom"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
 // Transport makes TCP lanes.
 type Transport struct {
-	cfg    Config
-	plane  string
-	log    *slog.Logger
-	seldom base.Seldom // for what peers do wrong
-	tally  base.Tally
+	cfg   Config
+	plane string
+	log   *slog.Logger // bounded: most lines are what peers do wrong
+	tally base.Tally
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -49,13 +49,12 @@ func New(cfg Config) (*Transport, error) {
 		cfg.HandshakeTimeout = DefaultHandshakeTimeout
 	}
 	t := &Transport{
-		cfg: cfg, plane: transport.PlaneTCP, log: base.Logger(cfg.Logger),
+		cfg: cfg, plane: transport.PlaneTCP, log: seldom.Logger(cfg.Logger),
 		conns: make(map[*conn]struct{}), listeners: make(map[*listener]struct{}),
 	}
 	if cfg.TLS {
 		t.plane = transport.PlaneTLS
 	}
-	t.seldom.Log = t.log
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t, nil
 }

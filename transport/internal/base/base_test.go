@@ -1,17 +1,14 @@
 package base
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/laneway-ai/laneway/transport"
@@ -78,23 +75,6 @@ func TestGate(t *testing.T) {
 	if now, err := idle.Half(); !now || err != nil {
 		t.Errorf("a half close of an idle lane: %v, %v", now, err)
 	}
-}
-
-func TestSeldomCountsWhatItLeavesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		s := Seldom{Log: slog.New(slog.NewTextHandler(&out, nil))}
-		for range 5 {
-			s.Warn("bad peer")
-		}
-		time.Sleep(seldomEvery)
-		s.Warn("bad peer")
-		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[1], "left_out=4") {
-			t.Errorf("the log says:\n%s", out.String())
-		}
-	})
-	Logger(nil).Warn("dropped") // must not panic
 }
 
 func TestDialFailureSaysWhatHappened(t *testing.T) {
