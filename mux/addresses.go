@@ -53,7 +53,7 @@ func (p *peer) update(desc Peer) {
 	}
 	p.known = next
 	if news {
-		p.renewed = true
+		p.renewed, p.soon = true, !p.recv.cfg.OnDemand
 		p.slow.Store(false)
 		if p.leave != nil {
 			p.leave()
@@ -112,6 +112,7 @@ func (p *peer) failed(silent bool) (n int, renewed bool) {
 	}
 	if !p.renewed {
 		p.slow.Store(silent)
+		p.soon = false
 	}
 	return n, p.renewed
 }

@@ -213,6 +213,7 @@ func (k *inLink) evidence(err error) string {
 	case errors.As(err, &identity):
 		return identity.Error()
 	case errors.As(err, &away) && (away.code == wire.AwayUnknownLink || away.code == wire.AwayClosing):
+		k.forgotten.Store(away.code == wire.AwayUnknownLink)
 		return away.Error()
 	}
 	return ""

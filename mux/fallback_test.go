@@ -332,6 +332,87 @@ func TestAwaitReturn(t *testing.T) {
 	})
 }
 
+// A node whose link is only being made is waited for: one that is new, and one that has forgotten its link. One that a
+// dial found silent, or that refuses, is not.
+func TestAwaitNewLink(t *testing.T) {
+	inFakeTime(t, "", func(t *testing.T) {
+		n := memory.NewNetwork(memory.Config{})
+		front, work := n.Transport(frontID), n.Transport(workerID)
+		recv, err := NewReceiver(Config{ID: frontID}, front)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeInTime(t, "Receiver", recv)
+		address := ""
+		begin := func(bind string) *Sender {
+			ln, err := work.Listen(t.Context(), bind, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			address = ln.Endpoints()[0].String()
+			send, err := NewSender(Config{ID: workerID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := send.Serve(ln); err != nil {
+				t.Fatal(err)
+			}
+			return send
+		}
+		comes := func(what string) {
+			t.Helper()
+			if recv.Up(workerID) || !recv.UpSoon(workerID) {
+				t.Errorf("%s: up %t, soon %t", what, recv.Up(workerID), recv.UpSoon(workerID))
+			}
+			if err := recv.AwaitReturn(t.Context(), workerID); err != nil || !recv.Up(workerID) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		stays := func(what string, begun time.Time, low, high time.Duration) {
+			t.Helper()
+			if err := recv.AwaitReturn(t.Context(), workerID); !errors.Is(err, ErrNoLink) || recv.UpSoon(workerID) {
+				t.Errorf("%s: %v, soon %t", what, err, recv.UpSoon(workerID))
+			}
+			took(t, what, begun, low, high)
+		}
+		add := func() {
+			t.Helper()
+			at := []PeerPlane{{Plane: front.Plane(), Endpoints: []string{address}}}
+			if err := recv.AddPeer(Peer{ID: workerID, Planes: at}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := begin("worker:0")
+		n.SetLatency(200 * time.Millisecond)
+		add()
+		comes("a node that is new")
+
+		n.Silence(address) // its next life knows no link, and the frontend hears nothing of the end of this one
+		for _, c := range n.Conns() {
+			c.Peer().Stall()
+		}
+		closeInTime(t, "Sender", send)
+		send = begin(address)
+		n.Allow(address)
+		n.Cut(errors.New("the test cuts it"))
+		waitFor(t, "a frontend that has noticed", func() bool { return !recv.Up(workerID) })
+		comes("a node that has forgotten its link")
+
+		closeInTime(t, "Sender", send) // which says so
+		waitFor(t, "the loss", func() bool { return recv.Stats().Links == 0 })
+		stays("a node that has gone", time.Now(), 0, 0)
+		recv.RemovePeer(workerID)
+		begun := time.Now()
+		n.Silence(address)
+		add()
+		stays("a node that is silent", begun, dialTimeout, dialTimeout)
+		recv.RemovePeer(workerID)
+		n.Refuse(address, nil)
+		add()
+		stays("a node that refuses", time.Now(), 0, time.Millisecond)
+	})
+}
+
 // However many lanes a link has, those without a stream are found dead as soon as those with one: streams are not moved from
 // one dead lane to the next.
 func TestDeadLanesAreFoundTogether(t *testing.T) {

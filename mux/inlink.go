@@ -24,6 +24,7 @@ type inLink struct {
 	cancel     context.CancelFunc
 	closing    atomic.Int64 // slots that wait for the worker's END
 	suspect    atomic.Int64 // node time of a Suspect that is not settled; 0 = none
+	forgotten  atomic.Bool  // the worker does not know the link, and so takes another one; set before the link is lost
 
 	pages atomic.Pointer[[]*slotArray] // copied when it grows
 

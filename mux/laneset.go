@@ -349,6 +349,7 @@ func (k *inLink) read(l *lane) {
 	k.recv.files.give(l.info.Plane)
 	var away *goAwayError
 	if errors.As(dead, &away) && (away.code == wire.AwayUnknownLink || away.code == wire.AwayClosing) {
+		k.forgotten.Store(away.code == wire.AwayUnknownLink)
 		k.lose(away.Error())
 	}
 	k.log.Info("lane down", "peer", k.peer.id, "link", k.id, "plane", l.info.Plane, "lane", l.index, "error", dead)

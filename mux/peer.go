@@ -47,12 +47,14 @@ type peer struct {
 	dialling context.CancelFunc // ends that attempt, nil when none is under way
 	leave    context.CancelFunc // ends its wait for its turn, nil when it does not wait
 	err      error              // of the last attempt
+	soon     bool               // while there is no link: one is being dialled, and nothing speaks against it yet
 	changed  chan struct{}      // closed and replaced when the state changes
 	waiters  int                // callers of await that have no lane yet
 }
 
 func newPeer(r *Receiver, desc Peer) *peer {
-	p := &peer{recv: r, id: desc.ID, known: r.addressesOf(desc), ended: make(chan struct{}), wanted: make(chan struct{}, 1), changed: make(chan struct{})}
+	p := &peer{recv: r, id: desc.ID, known: r.addressesOf(desc), soon: !r.cfg.OnDemand, ended: make(chan struct{}),
+		wanted: make(chan struct{}, 1), changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(r.ctx)
 	return p
 }
@@ -165,6 +167,9 @@ func (p *peer) run() {
 			continue
 		}
 		p.keep(k, first)
+		p.mu.Lock()
+		p.soon = k.forgotten.Load() // before anybody can see that there is no link
+		p.mu.Unlock()
 		p.link.CompareAndSwap(k, nil)
 		attempt, denied = -1, 0
 		p.slow.Store(false)
@@ -279,17 +284,29 @@ func timeoutOf(i, n int) time.Duration {
 	return dialTimeout
 }
 
-// awaitReturn waits until a link that is without a lane takes streams again. It fails with ErrNoLink as soon as that cannot be.
+// outlook says whether the node takes new streams, and if not, whether it may soon. lost is closed when the link on
+// which it would is lost.
+func (p *peer) outlook() (now, soon bool, lost <-chan struct{}) {
+	k := p.link.Load()
+	if k == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return false, p.soon, nil
+	}
+	if now, soon = k.outlook(); now || soon {
+		return now, soon, k.ctx.Done()
+	}
+	return false, k.forgotten.Load(), nil
+}
+
+// awaitReturn waits until the node takes new streams: its link has a lane again, or there is a new link. It fails with
+// ErrNoLink as soon as neither is to be expected.
 func (p *peer) awaitReturn(ctx context.Context) error {
 	for {
 		p.mu.Lock()
 		changed, last := p.changed, p.err
 		p.mu.Unlock()
-		k := p.link.Load()
-		now, soon := false, false
-		if k != nil {
-			now, soon = k.outlook()
-		}
+		now, soon, lost := p.outlook()
 		switch {
 		case now:
 			return nil
@@ -298,9 +315,11 @@ func (p *peer) awaitReturn(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-k.ctx.Done(): // the link is lost
+		case <-lost:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: to node %s: %w", ErrNoLink, p.id, errors.Join(ctx.Err(), last))
+		case <-p.ctx.Done():
+			return ErrClosed
 		}
 	}
 }

@@ -259,22 +259,20 @@ func (r *Receiver) Up(id transport.NodeID) bool {
 	return p != nil && p.up()
 }
 
-// UpSoon says whether the node's link takes streams, or is without a lane and may still get one: it is not lost.
+// UpSoon says whether the node's link takes streams, or may soon: it is without a lane and not lost, or there is none
+// and one is being dialled while nothing speaks against it. That is so of a node that is new, that has other addresses
+// than before, or that has just said that it does not know the link any more; a dial that fails speaks against it.
 func (r *Receiver) UpSoon(id transport.NodeID) bool {
 	p := r.peer(id)
 	if p == nil {
 		return false
 	}
-	k := p.link.Load()
-	if k == nil {
-		return false
-	}
-	now, soon := k.outlook()
+	now, soon, _ := p.outlook()
 	return now || soon
 }
 
-// AwaitReturn waits until a link that is without a lane takes streams again. It fails with ErrNoLink as soon as that cannot be,
-// after ResumeTimeout at the latest.
+// AwaitReturn waits until the node takes streams. It fails with ErrNoLink as soon as UpSoon is not so, for a link that
+// is without a lane after ResumeTimeout at the latest.
 func (r *Receiver) AwaitReturn(ctx context.Context, id transport.NodeID) error {
 	p := r.peer(id)
 	if p == nil {

@@ -81,7 +81,8 @@ type FrontendConfig struct {
 	RetryLimit int
 	// AckTimeout is how long a worker may take to acknowledge, 2 s by default.
 	AckTimeout time.Duration
-	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default.
+	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default; all workers of a
+	// process that does not acknowledge or loses its link are.
 	AvoidFor time.Duration
 	// KeepVanished is how long a worker whose record has left the registry is still used when no other one is left, while
 	// its link is up and its process does not drain: 30 s by default, negative for not at all. Of use up to a minute: then a

@@ -211,7 +211,7 @@ func (f *Frontend) Workers() []WorkerStatus {
 		if !f.usable(w, now) {
 			continue // the next sweep takes it out
 		}
-		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoid.Load() > now.UnixNano(),
+		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoided(now),
 			Vanished: w.vanished.Load() != 0, Open: w.open.Load()}
 		p, ok := peers[w.node]
 		st.Reachable = ok && p.Up && !p.Draining

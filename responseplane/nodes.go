@@ -3,6 +3,7 @@ package responseplane
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
@@ -21,6 +22,8 @@ type nodeEntry struct {
 	// process any more the last one stays.
 	addresses []*nodeAddress
 	disputed  bool // the records disagree, and that was logged
+	// avoid is until when workers of other processes are preferred, in unix nanoseconds.
+	avoid atomic.Int64
 }
 
 // nodeAddress is one thing that is said of where a process is.

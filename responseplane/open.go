@@ -26,10 +26,12 @@ type Request struct {
 	Trace              *OpenTrace // told of the steps of Open; may be nil
 }
 
-// Open chooses a worker, delivers the request, and returns the response once its first record or its end is there. Before
-// the first record everything that may pass is tried again elsewhere, up to RetryLimit times: no responders, a refusal, no
-// acknowledgement in time, a link that is down, a first record that does not come. Each attempt is a new stream, and the
-// old one is killed first: two workers may run a request, only one is heard. The error is an *Error, or ctx's.
+// Open chooses a worker, delivers the request, and returns the response once its first record or its end is there.
+// Before the first record everything that may pass is tried again elsewhere, on another node where there is one, up to
+// RetryLimit times: no responders, a refusal, no acknowledgement in time, a link that is down, a first record that does
+// not come. Each attempt is a new stream, and the old one is killed first: two workers may run a request, only one is
+// heard. Where no worker can be reached and a link is about to come, the request waits for it, as long as its first
+// record and a link may take; that costs none of the RetryLimit. The error is an *Error, or ctx's.
 //
 // A response that completed without a record, and one that failed after its first record, are returned without an error.
 func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
@@ -48,14 +50,16 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 
 // open is Open for a request that is tracked.
 func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response, error) {
-	var tried []*workerEntry
+	var h tries
+	defer func() { h.close() }()
 	var last error
+	var lastWhy reason
 	patience := f.patience(req)
-	for attempt := 0; ; attempt++ {
+	for attempt, spent := 0, 0; ; attempt++ {
 		req.Trace.route(attempt)
-		w, err := f.pick(req, tried)
+		w, err := f.pick(req, h)
 		if w == nil {
-			w = f.awaitReturn(ctx, req, tried, &patience)
+			w = f.awaitReturn(ctx, req, &h, &patience)
 		}
 		if w == nil {
 			if ctx.Err() != nil {
@@ -67,11 +71,18 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 			}
 			return nil, err
 		}
-		r, err := f.attempt(ctx, w, req, t, func() bool { return attempt < f.cfg.RetryLimit && f.elsewhere(req, tried, w) })
+		if last != nil {
+			f.retries.add(lastWhy)
+			f.cfg.Logger.Debug("an attempt failed; this is the next one", "request", req.ID, "worker", w.rec.ID,
+				"attempt", attempt, "error", last)
+		}
+		r, err := f.attempt(ctx, w, req, t, func() bool { return spent < f.cfg.RetryLimit && f.elsewhere(req, h, w) })
 		if err == nil {
 			r.retries = attempt
 			return r, nil
 		}
+		failed := try{w: w, held: r}
+		h = append(h, failed) // so that it is given back
 		var e *Error
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -79,33 +90,29 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 		if !errors.As(err, &e) || !e.Retryable() {
 			return nil, err
 		}
-		reason := retryReason(e)
-		if reason.workersFault() {
-			f.blame(w, req.ID, err)
+		why := retryReason(e)
+		failed.why = why
+		h[len(h)-1] = failed
+		f.blame(w, why, req.ID, err)
+		if !f.ofLink(why) || why == reasonNoLink && !f.stands(failed) { // a link that is there and fails may do so for ever
+			if spent >= f.cfg.RetryLimit {
+				return nil, err
+			}
+			spent++
 		}
-		if attempt >= f.cfg.RetryLimit {
-			return nil, err
-		}
-		f.retries.add(reason)
-		f.cfg.Logger.Debug("attempt failed, trying elsewhere", "request", req.ID, "worker", w.rec.ID, "attempt", attempt, "error", err)
-		tried, last = append(tried, w), err
+		last, lastWhy = err, why
 	}
 }
 
-// attempt is one stream at one worker. On failure the stream is given back, which kills it. elsewhere says whether another worker
-// can be had: without one there is nothing to give it up for while its link is down.
+// attempt is one stream at one worker. On failure the stream is given back, which kills it; but when the worker does
+// not know the link it is returned with the error, and tells when the link has gone. elsewhere says whether another
+// node can be had: without one there is nothing to give it up for while its link is down.
 func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked, elsewhere func() bool) (*Response, error) {
-	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
-	if d, ok := ctx.Deadline(); ok {
-		o.TimeLeft = max(time.Until(d), time.Microsecond)
-	}
-	in, err := f.recv.Mint(ctx, w.node, o)
+	in, err := f.mint(ctx, w, req, elsewhere)
+	req.Trace.routed(w.rec.ID, err)
 	if err != nil {
-		err = asMint(err, w.rec.ID, w.node)
-		req.Trace.routed(w.rec.ID, err)
 		return nil, err
 	}
-	req.Trace.routed(w.rec.ID, nil)
 	w.open.Add(1)
 	t.attempt(w, in, f.requests.now())
 	r := &Response{in: in, f: f, node: w.node, name: w.rec.Node.Name, worker: w, request: req.ID}
@@ -113,6 +120,10 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *
 	req.Header = req.Trace.deliver(req.Header)
 	err = f.deliver(ctx, w, r, req)
 	req.Trace.delivered(err)
+	if isStale(err) {
+		t.settle(err)
+		return r, err
+	}
 	if err == nil {
 		err = r.first(ctx, elsewhere)
 		req.Trace.firstRecord(err)
@@ -123,6 +134,31 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *
 		return nil, err
 	}
 	return r, nil
+}
+
+// mint mints the stream of an attempt. A node that is dialled on demand has the time of an acknowledgement for that;
+// where there is no other, it has as long as a link may take to come.
+func (f *Frontend) mint(ctx context.Context, w *workerEntry, req Request, elsewhere func() bool) (
+	*mux.InStream, error,
+) {
+	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
+	if d, ok := ctx.Deadline(); ok {
+		o.TimeLeft = max(time.Until(d), time.Microsecond)
+	}
+	if f.cfg.Dial == DialOnDemand && !f.recv.Up(w.node) {
+		limit := f.patience(req)
+		if elsewhere() {
+			limit = min(limit, f.cfg.AckTimeout)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	in, err := f.recv.Mint(ctx, w.node, o)
+	if err != nil {
+		return nil, asMint(err, w.rec.ID, w.node)
+	}
+	return in, nil
 }
 
 // first waits for the first record, or the end of a response that completed without one. Every other end is its error.
@@ -184,9 +220,9 @@ func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) er
 	return refusal(CodeNoWorker, w.rec.ID, w.node, err.Error(), err)
 }
 
-// pick chooses a worker that this request has not tried. Workers that just failed are left to the last, and those whose
-// record has gone come after them.
-func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error) {
+// pick chooses a worker for the next attempt: on another node than those that failed it, where there is one, and none
+// twice, unless there is only one.
+func (f *Frontend) pick(req Request, h tries) (*workerEntry, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	list := f.candidates(req)
@@ -197,37 +233,27 @@ func (f *Frontend) pick(req Request, tried []*workerEntry) (*workerEntry, error)
 		}
 		return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, "no worker is known for "+what, nil)
 	}
+	worst := rankFailedNode
+	if len(list) == 1 {
+		worst = rankTried
+	}
 	now := time.Now()
-	fit := func(w *workerEntry, last rank) bool {
-		if w.gone.Load() {
-			return false
+	w := f.choose(list, func(w *workerEntry) rank {
+		at := f.rank(w, h, now)
+		if at > worst || !f.recv.Up(w.node) && (f.cfg.Dial != DialOnDemand || at == rankVanished) {
+			return rankNone
 		}
-		vanished := w.vanished.Load() != 0
-		if vanished && (last < rankVanished || !f.usable(w, now)) || last < rankAvoided && w.avoid.Load() > now.UnixNano() {
-			return false
-		}
-		if len(list) > 1 && wasTried(w, tried) {
-			return false
-		}
-		return f.cfg.Dial == DialOnDemand && !vanished || f.recv.Up(w.node)
+		return at
+	})
+	if w == nil {
+		none := fmt.Sprintf("none of %d workers can be reached", len(list))
+		return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, none, nil)
 	}
-	if w := f.choose(list, fit); w != nil {
-		return w, nil
-	}
-	return nil, refusal(CodeNoWorker, req.Worker, NodeID{}, fmt.Sprintf("none of %d workers can be reached", len(list)), nil)
+	return w, nil
 }
 
-// rank is how far down a choice of workers goes.
-type rank int
-
-const (
-	rankGood     rank = iota // nothing speaks against it
-	rankAvoided              // or it just failed
-	rankVanished             // or its record has gone
-)
-
-// choose applies the policy to the workers that fit, of the best rank that has any.
-func (f *Frontend) choose(list []*workerEntry, fit func(w *workerEntry, last rank) bool) *workerEntry {
+// choose applies the policy to the workers of the best rank that any has.
+func (f *Frontend) choose(list []*workerEntry, rankOf func(*workerEntry) rank) *workerEntry {
 	n := len(list)
 	start := rand.IntN(n)
 	if f.cfg.Router == RouterRoundRobin {
@@ -240,31 +266,28 @@ func (f *Frontend) choose(list []*workerEntry, fit func(w *workerEntry, last ran
 			if b.open.Load() < a.open.Load() {
 				a, b = b, a
 			}
-			if fit(a, rankGood) {
+			if rankOf(a) == rankGood {
 				return a
 			}
-			if fit(b, rankGood) {
+			if rankOf(b) == rankGood {
 				return b
 			}
 		}
 	}
-	for last := rankGood; last <= rankVanished; last++ {
-		var best *workerEntry
-		for i := range n {
-			w := list[(start+i)%n]
-			if !fit(w, last) {
-				continue
-			}
-			if f.cfg.Router != RouterLeastLoaded {
-				return w
-			}
-			if best == nil || w.open.Load() < best.open.Load() {
-				best = w
-			}
+	var best *workerEntry
+	lowest := rankNone
+	for i := range n {
+		w := list[(start+i)%n]
+		at := rankOf(w)
+		switch {
+		case at < lowest:
+		case at == lowest && best != nil && f.cfg.Router == RouterLeastLoaded && w.open.Load() < best.open.Load():
+		default:
+			continue
 		}
-		if best != nil {
-			return best
+		if best, lowest = w, at; at == rankGood && f.cfg.Router != RouterLeastLoaded {
+			break
 		}
 	}
-	return nil
+	return best
 }

@@ -63,7 +63,7 @@ func TestOpenRefused(t *testing.T) {
 		}{
 			{discovery.Busy, responseplane.ErrBusy, responseplane.CodeBusy, true, 2},
 			{discovery.Draining, responseplane.ErrUnavailable, responseplane.CodeDraining, true, 2},
-			{discovery.Stale, responseplane.ErrUnavailable, responseplane.CodeNoWorker, true, 2},
+			{discovery.Stale, responseplane.ErrUnavailable, responseplane.CodeNoWorker, true, 1}, // one link is not asked twice
 			{discovery.Unsupported, responseplane.ErrUnavailable, responseplane.CodeUnsupported, false, 1},
 			{discovery.BadRequest, responseplane.ErrFailed, responseplane.CodeBadRequest, false, 1},
 		} {

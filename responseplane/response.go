@@ -121,21 +121,21 @@ func (r *Response) ended(end *mux.End) error {
 	}
 	plane, lane := r.in.Lane()
 	err := fromEnd(end, r.Worker(), r.node, plane, lane)
-	if r.worker != nil && end.Records > 0 && r.workersFault(end) && r.blamed.CompareAndSwap(false, true) {
-		r.f.blame(r.worker, r.request, err)
+	if why, bad := r.workersFault(end); bad && r.worker != nil && end.Records > 0 && r.blamed.CompareAndSwap(false, true) {
+		r.f.blame(r.worker, why, r.request, err)
 	}
 	return err
 }
 
 // workersFault says whether a response that had records ended in a way that speaks against its worker. A request's own deadline does not.
-func (r *Response) workersFault(end *mux.End) bool {
+func (r *Response) workersFault(end *mux.End) (why reason, bad bool) {
 	switch end.Type {
 	case mux.EndLost, mux.EndProtocol:
-		return true
+		return reasonLost, true
 	case mux.EndDeadline:
-		return r.deadline.IsZero() || time.Until(r.deadline) > deadlineStep
+		return reasonFailed, r.deadline.IsZero() || time.Until(r.deadline) > deadlineStep
 	}
-	return false
+	return 0, false
 }
 
 // deadlineStep is how exactly deadlines are kept.

@@ -14,7 +14,7 @@ type reason int
 const (
 	reasonBusy         reason = iota // its places are taken
 	reasonDraining                   // it takes nothing new
-	reasonStale                      // the worker does not know the link
+	reasonStale                      // the worker does not know the link; there will be another one
 	reasonNoResponders               // nobody serves the worker's subject
 	reasonNoAck                      // no acknowledgement in time
 	reasonDelivery                   // the delivery path is down
@@ -42,7 +42,7 @@ func retryReason(e *Error) reason {
 		return reasonBusy
 	case e.Code == CodeDraining:
 		return reasonDraining
-	case e.cause == nil:
+	case e.Code == CodeNoWorker && e.cause == nil:
 		return reasonStale
 	case errors.Is(e.cause, discovery.ErrNoResponders):
 		return reasonNoResponders
@@ -54,18 +54,42 @@ func retryReason(e *Error) reason {
 	return reasonDelivery
 }
 
-// workersFault says whether others are to be preferred for a while. A full worker is not a bad one, and a delivery path that
-// is down says nothing about any worker.
-func (r reason) workersFault() bool { return r != reasonBusy && r != reasonDelivery }
+// isStale says whether a worker has answered that it does not know the link.
+func isStale(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == EndRefused && retryReason(e) == reasonStale
+}
+
+// fault is who is to be avoided for a while after a failure.
+type fault int
+
+const (
+	faultNobody fault = iota
+	faultWorker       // one engine
+	faultNode         // its process, with all its engines
+)
+
+// fault says whom a reason speaks against. A full worker is not a bad one, a delivery path that is down says nothing
+// about any worker, and a link that was forgotten, or has just gone, is made anew. A process that does not acknowledge,
+// or that lost its link, does so for all its engines.
+func (f *Frontend) fault(r reason) fault {
+	switch {
+	case r == reasonBusy || r == reasonDelivery || f.ofLink(r):
+		return faultNobody
+	case r == reasonFirstRecord || r == reasonFailed || r == reasonNoResponders:
+		return faultWorker
+	}
+	return faultNode
+}
 
 // retryCounts count attempts that were made again.
 type retryCounts [reasons]atomic.Uint64
 
 func (c *retryCounts) add(r reason) { c[r].Add(1) }
 
-// Retries is how many attempts failed before the first record and were made again at another worker, by reason, whether the
-// request then got a record or not. Every reason is there: busy, draining, stale, no_responders, no_ack, delivery_down, no_link,
-// first_record_timeout, lost, failed.
+// Retries is how many attempts failed before the first record and were followed by another one, by reason, whether the
+// request then got a record or not. Every reason is there: busy, draining, stale, no_responders, no_ack, delivery_down,
+// no_link, first_record_timeout, lost, failed.
 func (f *Frontend) Retries() map[string]uint64 {
 	m := make(map[string]uint64, reasons)
 	for r, name := range reasonNames {

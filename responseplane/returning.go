@@ -7,8 +7,10 @@ import (
 	"github.com/laneway-ai/laneway/mux"
 )
 
-// While a link is without a lane its worker takes no new request, and others are asked. Where there is no other, a request is
-// better late than refused: the link goes on over another plane, or the same one, within seconds, and one that is lost says so.
+// While a link is without a lane its worker takes no new request, and others are asked. Where there is no other, a
+// request is better late than refused: the link goes on over another plane, or the same one, within seconds, and one
+// that is lost says so. The same goes for a link that is only being made: to a worker that is new, or that has
+// forgotten the former one because this process was stopped or cut off for long.
 
 // patience is how long a request may wait, in all, for links that are down: as long as such a link has to come back, and no
 // longer than the first record may take.
@@ -23,48 +25,70 @@ func (f *Frontend) patience(req Request) time.Duration {
 	return left
 }
 
+// lookAround is how long a request waits for one link before it looks whether another one has come.
+const lookAround = 250 * time.Millisecond
+
 // awaitReturn waits for the link of a worker that would take the request if it could be reached, and returns that worker. It
 // returns nil when there is none, when the time is up, and when ctx ends.
-func (f *Frontend) awaitReturn(ctx context.Context, req Request, tried []*workerEntry, left *time.Duration) *workerEntry {
+func (f *Frontend) awaitReturn(ctx context.Context, req Request, h *tries, left *time.Duration) *workerEntry {
 	for *left > 0 && ctx.Err() == nil {
-		w := f.mayReturn(req, tried)
+		w := f.mayReturn(req, *h)
 		if w == nil {
 			return nil
 		}
 		begun := time.Now()
-		wait, cancel := context.WithTimeout(ctx, *left)
-		err := f.recv.AwaitReturn(wait, w.node)
-		cancel()
-		*left -= time.Since(begun)
+		err := f.linkComes(ctx, w.node, *h, min(*left, lookAround))
+		*left -= max(time.Since(begun), time.Millisecond) // a link that comes and goes takes time, too
 		if err == nil {
+			h.forget(f, w.node)
 			return w
 		}
-		if w, _ := f.pick(req, tried); w != nil { // another one has come up meanwhile
+		if w, _ := f.pick(req, *h); w != nil { // another one has come up meanwhile
 			return w
 		}
 	}
 	return nil
 }
 
-// mayReturn chooses a worker whose link is down and not lost, also one that was tried before it went down.
-func (f *Frontend) mayReturn(req Request, tried []*workerEntry) *workerEntry {
+// linkComes waits until a node takes streams, over another link than the one that it has said it does not know.
+func (f *Frontend) linkComes(ctx context.Context, node NodeID, h tries, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if held := h.heldAt(node); held != nil {
+		if err := held.in.WaitOn(ctx); err != nil {
+			return err
+		}
+	}
+	return f.recv.AwaitReturn(ctx, node)
+}
+
+// mayReturn chooses a worker whose link may come, also one that was tried before it went down.
+func (f *Frontend) mayReturn(req Request, h tries) *workerEntry {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	list := f.candidates(req)
 	if len(list) == 0 {
 		return nil
 	}
-	return f.choose(list, func(w *workerEntry, last rank) bool {
-		if w.gone.Load() || w.vanished.Load() != 0 || !f.recv.UpSoon(w.node) {
-			return false
+	var others tries // but for the links
+	for _, t := range h {
+		if !f.ofLink(t.why) {
+			others = append(others, t)
 		}
-		return !wasTried(w, tried) || !f.recv.Up(w.node)
+	}
+	now := time.Now()
+	return f.choose(list, func(w *workerEntry) rank {
+		at := f.rank(w, others, now)
+		if at == rankVanished || at == rankNone || at == rankTried && f.recv.Up(w.node) || !f.recv.UpSoon(w.node) {
+			return rankNone
+		}
+		return at
 	})
 }
 
-// elsewhere says whether another worker than w, on another node, would take the request.
-func (f *Frontend) elsewhere(req Request, tried []*workerEntry, w *workerEntry) bool {
-	other, _ := f.pick(req, append(tried[:len(tried):len(tried)], w))
+// elsewhere says whether a worker on another node than w's would take the request.
+func (f *Frontend) elsewhere(req Request, h tries, w *workerEntry) bool {
+	other, _ := f.pick(req, append(h[:len(h):len(h)], try{w: w, why: reasonLost}))
 	return other != nil && other.node != w.node
 }
 
@@ -80,13 +104,4 @@ func (f *Frontend) candidates(req Request) []*workerEntry {
 		return []*workerEntry{w}
 	}
 	return nil
-}
-
-func wasTried(w *workerEntry, tried []*workerEntry) bool {
-	for _, t := range tried {
-		if t.workerCounts == w.workerCounts {
-			return true
-		}
-	}
-	return false
 }

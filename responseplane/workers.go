@@ -1,10 +1,12 @@
 package responseplane
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -20,6 +22,13 @@ type workerEntry struct {
 	// lock guards them.
 	holds *nodeEntry
 	says  *nodeAddress
+	on    *nodeEntry // its process, also when that does not count it any more
+}
+
+// avoided says whether others are preferred for now.
+func (w *workerEntry) avoided(now time.Time) bool {
+	at := now.UnixNano()
+	return w.avoid.Load() > at || w.on.avoid.Load() > at
 }
 
 // workerCounts outlive a record: a worker that is put again in the same process is the same worker.
@@ -64,7 +73,7 @@ func (f *Frontend) putWorker(rec discovery.Worker) error {
 // putLocked enters a worker of a process. The lock is held.
 func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry, a *nodeAddress) {
 	node, _ := transport.ParseNodeID(rec.Node.ID) // addNode has checked it
-	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: n, says: a}
+	w := &workerEntry{rec: rec, node: node, workerCounts: &workerCounts{}, holds: n, says: a, on: n}
 	n.workers++ // before an older record lets go
 	a.workers++
 	if old := f.workers[rec.ID]; old != nil {
@@ -138,10 +147,21 @@ func (f *Frontend) sweep(now time.Time) {
 	}
 }
 
-// blame has a worker avoided for a while because it failed a request.
-func (f *Frontend) blame(w *workerEntry, request string, err error) {
+// blame has a worker, or its process, avoided for a while if the reason why it failed a request speaks against it.
+func (f *Frontend) blame(w *workerEntry, why reason, request string, err error) {
+	avoid, who := &w.avoid, "a worker"
+	switch f.fault(why) {
+	case faultNobody:
+		return
+	case faultNode:
+		if errors.Is(err, ErrLost) && !errors.Is(err, mux.ErrLinkDown) && f.recv.UpSoon(w.node) {
+			return // it has forgotten the link, and takes another one
+		}
+		avoid, who = &w.on.avoid, "a worker process"
+	}
 	now := time.Now()
-	if was := w.avoid.Swap(now.Add(f.cfg.AvoidFor).UnixNano()); was < now.UnixNano() && f.cfg.AvoidFor > 0 {
-		f.cfg.Logger.Info("a worker failed a request; others are preferred for a while", "worker", w.rec.ID, "for", f.cfg.AvoidFor, "request", request, "error", err)
+	if was := avoid.Swap(now.Add(f.cfg.AvoidFor).UnixNano()); was < now.UnixNano() && f.cfg.AvoidFor > 0 {
+		f.cfg.Logger.Info(who+" failed a request; others are preferred for a while", "worker", w.rec.ID,
+			"name", w.rec.Node.Name, "for", f.cfg.AvoidFor, "request", request, "error", err)
 	}
 }

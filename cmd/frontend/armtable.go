@@ -139,7 +139,7 @@ func (t *armTable) keep(ctx context.Context, n *armNode, node discovery.Node) {
 	}
 }
 
-// pick chooses a worker that this request has not tried.
+// pick chooses a worker that this request has not tried, in a process that it has not tried where there is one.
 func (t *armTable) pick(model string, tried []*armWorker) (*armWorker, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -151,6 +151,9 @@ func (t *armTable) pick(model string, tried []*armWorker) (*armWorker, error) {
 		return nil, refused
 	}
 	fit := func(w *armWorker) bool { return !slices.Contains(tried, w) && t.nodes[w.rec.Node.ID].up.Load() }
+	fresh := func(w *armWorker) bool {
+		return fit(w) && !slices.ContainsFunc(tried, func(o *armWorker) bool { return o.rec.Node.ID == w.rec.Node.ID })
+	}
 	start := rand.IntN(n)
 	if t.router == responseplane.RouterRoundRobin {
 		start = int(t.turn.Add(1) % uint64(n))
@@ -161,29 +164,31 @@ func (t *armTable) pick(model string, tried []*armWorker) (*armWorker, error) {
 			if b.open.Load() < a.open.Load() {
 				a = b
 			}
-			if fit(a) {
+			if fresh(a) {
 				return a, nil
 			}
 		}
 	}
-	var best *armWorker
-	for i := range n {
-		w := list[(start+i)%n]
-		if !fit(w) {
-			continue
+	for _, fits := range []func(*armWorker) bool{fresh, fit} {
+		var best *armWorker
+		for i := range n {
+			w := list[(start+i)%n]
+			if !fits(w) {
+				continue
+			}
+			if t.router != responseplane.RouterLeastLoaded {
+				return w, nil
+			}
+			if best == nil || w.open.Load() < best.open.Load() {
+				best = w
+			}
 		}
-		if t.router != responseplane.RouterLeastLoaded {
-			return w, nil
-		}
-		if best == nil || w.open.Load() < best.open.Load() {
-			best = w
+		if best != nil {
+			return best, nil
 		}
 	}
-	if best == nil {
-		refused.Text = fmt.Sprintf("none of %d workers can be reached", n)
-		return nil, refused
-	}
-	return best, nil
+	refused.Text = fmt.Sprintf("none of %d workers can be reached", n)
+	return nil, refused
 }
 
 func (t *armTable) models() []string {
