@@ -29,11 +29,12 @@ const (
 
 // RequestInfo describes one request of Open.
 type RequestInfo struct {
-	ID, Model string
-	State     string // one of the Request constants
-	Began     time.Time
-	Ended     time.Time // zero while it is open
-	Attempts  []AttemptInfo
+	ID, ClientID, Model string
+
+	State    string // one of the Request constants
+	Began    time.Time
+	Ended    time.Time // zero while it is open
+	Attempts []AttemptInfo
 	// Stream is that of the last attempt, nil when there was none. It has no trailer.
 	Stream *StreamInfo
 	// Err is what Open failed with, nil when it gave a Response. The end of a Response is Stream.End.
@@ -51,8 +52,8 @@ type AttemptInfo struct {
 
 // tracked is one request of Open, from its begin to KeepEnded after its end.
 type tracked struct {
-	id, model string
-	began     time.Time
+	id, client, model string
+	began             time.Time
 
 	mu       sync.Mutex
 	attempts []AttemptInfo
@@ -88,7 +89,7 @@ func (t *tracked) settle(err error) {
 func (t *tracked) info() RequestInfo {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := RequestInfo{ID: t.id, Model: t.model, State: RequestRouting, Began: t.began, Ended: t.ended, Attempts: slices.Clone(t.attempts), Stream: t.left, Err: t.err}
+	i := RequestInfo{ID: t.id, ClientID: t.client, Model: t.model, State: RequestRouting, Began: t.began, Ended: t.ended, Attempts: slices.Clone(t.attempts), Stream: t.left, Err: t.err}
 	if t.stream != nil {
 		s := t.stream.Inspect()
 		if s.End != nil {
@@ -114,24 +115,20 @@ type requests struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	byID  map[string]*tracked // the newest of each id
 	open  map[*tracked]struct{}
 	ended []*tracked // in the order of their ends
 	head  int        // of ended: what is before it has gone
 }
 
 func newRequests(now func() time.Time) *requests {
-	return &requests{now: now, byID: make(map[string]*tracked), open: make(map[*tracked]struct{})}
+	return &requests{now: now, open: make(map[*tracked]struct{})}
 }
 
-func (q *requests) begin(id, model string) *tracked {
-	t := &tracked{id: id, model: model, began: q.now()}
+func (q *requests) begin(req *Request) *tracked {
+	t := &tracked{id: req.ID, client: req.ClientID, model: req.Model, began: q.now()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open[t] = struct{}{}
-	if id != "" {
-		q.byID[id] = t
-	}
 	return t
 }
 
@@ -155,9 +152,6 @@ func (q *requests) expire(now time.Time) {
 		if len(q.ended)-q.head <= MaxEnded && now.Sub(t.ended) < KeepEnded { // ended is not written any more
 			break
 		}
-		if q.byID[t.id] == t {
-			delete(q.byID, t.id)
-		}
 		q.ended[q.head] = nil
 	}
 	if q.head > 1024 && q.head > len(q.ended)/2 || q.head == len(q.ended) {
@@ -174,11 +168,15 @@ func (q *requests) sweep() {
 	q.expire(q.now())
 }
 
-func (q *requests) find(id string) *tracked {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.expire(q.now())
-	return q.byID[id]
+// find looks at each request: whoever asks is a person, and an index would cost every request.
+func (q *requests) find(id string) []*tracked {
+	if id == "" {
+		return nil
+	}
+	open, ended := q.all()
+	all := slices.DeleteFunc(append(open, ended...), func(t *tracked) bool { return t.id != id && t.client != id })
+	slices.SortStableFunc(all, func(a, b *tracked) int { return cmp.Or(b.began.Compare(a.began), cmp.Compare(a.id, b.id)) })
+	return all
 }
 
 // all are the requests that are open and those that are kept.
@@ -196,11 +194,21 @@ func (q *requests) all() (open, ended []*tracked) {
 // Inspect describes a request of Open by its Request.ID, while it is open and for KeepEnded after its end, as long as no more than
 // MaxEnded ended after it. Of several requests with one id it is the newest.
 func (f *Frontend) Inspect(id string) (RequestInfo, bool) {
-	t := f.requests.find(id)
-	if t == nil {
+	newest, n := f.Find(id, 1)
+	if n == 0 {
 		return RequestInfo{}, false
 	}
-	return t.info(), true
+	return newest[0], true
+}
+
+// Find is Inspect for all requests whose Request.ID or ClientID is id: it describes the newest, at most so many, the newest first, and says how
+// many there are.
+func (f *Frontend) Find(id string, most int) (newest []RequestInfo, n int) {
+	all := f.requests.find(id)
+	for _, t := range all[:min(max(most, 0), len(all))] {
+		newest = append(newest, t.info())
+	}
+	return newest, len(all)
 }
 
 // Inspect describes the response's stream.

@@ -3,6 +3,7 @@ package responseplane
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,45 +12,60 @@ import (
 func TestEndedRequestsAreKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(time.Now)
-		old := q.begin("a", "m")
+		old := q.begin(&Request{ID: "a"})
 		time.Sleep(10 * time.Minute) // an open one is kept however long
-		if q.find("a") != old {
+		if got := q.find("a"); len(got) != 1 || got[0] != old {
 			t.Fatal("an open request is not found")
 		}
 		gone := errors.New("gone")
 		q.end(old, gone)
 		time.Sleep(KeepEnded - time.Nanosecond)
-		if got := q.find("a"); got != old || got.info().State != RequestEnded || got.info().Err != gone {
+		if got := q.find("a"); len(got) != 1 || got[0].info().State != RequestEnded || got[0].info().Err != gone {
 			t.Fatalf("a moment before its time: %+v", got)
 		}
 		time.Sleep(time.Nanosecond)
-		if q.find("a") != nil {
+		if len(q.find("a")) != 0 {
 			t.Error("it is found after its time")
 		}
-		if open, ended := q.all(); len(open)+len(ended)+len(q.byID) != 0 {
-			t.Errorf("%d open, %d ended and %d ids are left", len(open), len(ended), len(q.byID))
+		if open, ended := q.all(); len(open)+len(ended) != 0 {
+			t.Errorf("%d open and %d ended are left", len(open), len(ended))
 		}
 	})
 }
 
-func TestNewestOfAnIDIsKept(t *testing.T) {
+// TestAllOfAnIDAreFound: by their own ids, and by what their clients call them, which several may be called.
+func TestAllOfAnIDAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(time.Now)
-		a, b := q.begin("same", "m"), q.begin("same", "m")
+		a := q.begin(&Request{ID: "1", ClientID: "same"})
+		time.Sleep(1)
+		b := q.begin(&Request{ID: "2", ClientID: "same"})
+		time.Sleep(1)
+		c := q.begin(&Request{ID: "same"})
 		q.end(a, nil)
-		time.Sleep(KeepEnded + 1)
-		if q.find("same") != b {
-			t.Error("the end of the older one took the newer one's id")
+		for id, want := range map[string][]*tracked{"1": {a}, "2": {b}, "same": {c, b, a}, "3": nil, "": nil} {
+			if got := q.find(id); !slices.Equal(got, want) {
+				t.Errorf("%q finds %d requests, expected %d, the newest first", id, len(got), len(want))
+			}
+		}
+		f := &Frontend{requests: q}
+		if newest, n := f.Find("same", 2); n != 3 || len(newest) != 2 || newest[0].ID != "same" || newest[1].ID != "2" || newest[1].ClientID != "same" {
+			t.Errorf("%d: %+v", n, newest)
+		}
+		if i, ok := f.Inspect("same"); !ok || i.ID != "same" {
+			t.Errorf("%t %+v", ok, i)
+		}
+		time.Sleep(KeepEnded)
+		if got := q.find("same"); !slices.Equal(got, []*tracked{c, b}) {
+			t.Errorf("%d are found once one has been forgotten, expected 2", len(got))
 		}
 		q.end(b, nil)
-		if q.find("same") != b {
-			t.Error("the newer one is not kept")
-		}
-		none := q.begin("", "m")
-		if q.find("") != nil {
+		q.end(c, nil)
+		if none := q.begin(&Request{}); len(q.find("")) != 0 {
 			t.Error("a request without an id is found by none")
+		} else {
+			q.end(none, nil)
 		}
-		q.end(none, nil)
 	})
 }
 
@@ -58,15 +74,15 @@ func TestEndedRequestsAreBounded(t *testing.T) {
 		q := newRequests(time.Now)
 		const more = 3000
 		for i := range MaxEnded + more {
-			q.end(q.begin(fmt.Sprint(i), "m"), nil)
-			if len(q.byID) > MaxEnded || cap(q.ended) > 4*MaxEnded {
-				t.Fatalf("%d ids, room for %d after %d requests", len(q.byID), cap(q.ended), i+1)
+			q.end(q.begin(&Request{ID: fmt.Sprint(i)}), nil)
+			if cap(q.ended) > 4*MaxEnded {
+				t.Fatalf("room for %d after %d requests", cap(q.ended), i+1)
 			}
 		}
-		if q.find(fmt.Sprint(more-1)) != nil {
+		if len(q.find(fmt.Sprint(more-1))) != 0 {
 			t.Error("one too many is kept")
 		}
-		if q.find(fmt.Sprint(more)) == nil || q.find(fmt.Sprint(MaxEnded+more-1)) == nil {
+		if len(q.find(fmt.Sprint(more))) != 1 || len(q.find(fmt.Sprint(MaxEnded+more-1))) != 1 {
 			t.Error("one of the newest has gone")
 		}
 		if _, ended := q.all(); len(ended) != MaxEnded {

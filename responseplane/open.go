@@ -13,8 +13,10 @@ import (
 
 // Request is what Open sends to a worker.
 type Request struct {
-	ID    string // for logs and metrics at both ends
-	Model string
+	ID string // for logs and metrics at both ends; unique
+	// ClientID is what the client calls the request, for Inspect. Others may be called so too; may be empty.
+	ClientID string
+	Model    string
 	// Worker names one worker by its id; empty lets the router choose among those of Model.
 	Worker  string
 	Payload []byte
@@ -38,7 +40,7 @@ func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 	if f.cfg.Deliverer == nil {
 		return nil, errors.New("responseplane: Open needs FrontendConfig.Deliverer; with a request path of your own use Mint")
 	}
-	t := f.requests.begin(req.ID, req.Model)
+	t := f.requests.begin(&req)
 	r, err := f.open(ctx, req, t)
 	if err != nil {
 		f.requests.end(t, err)

@@ -24,14 +24,14 @@ type planeState struct {
 
 // inspector is a plane that knows its requests one by one.
 type inspector interface {
-	// Inspect describes a request that is open or ended lately.
-	Inspect(id string) (responseplane.RequestInfo, bool)
+	// Find describes the newest requests that are open or ended lately and have that id, and says how many there are.
+	Find(id string, most int) (newest []responseplane.RequestInfo, n int)
 	// Load is how the open requests do; it names the silent ones that have been without a record for longest.
 	Load(silent int) responseplane.Load
 }
 
-func (p *livePlane) Inspect(id string) (responseplane.RequestInfo, bool) {
-	return p.frontend.Inspect(id)
+func (p *livePlane) Find(id string, most int) ([]responseplane.RequestInfo, int) {
+	return p.frontend.Find(id, most)
 }
 
 func (p *livePlane) Load(silent int) responseplane.Load { return p.frontend.Load(silent) }
@@ -145,23 +145,24 @@ func (d *debug) view(at time.Time, state planeState, load responseplane.Load) de
 	return v
 }
 
-// serveStream shows one request.
+// serveStream shows the newest request with an id, and names the others.
 func (d *debug) serveStream(w http.ResponseWriter, r *http.Request) {
 	page, refresh, ok := choice(w, r)
 	if !ok {
 		return
 	}
 	id := r.PathValue("id")
-	var info responseplane.RequestInfo
-	known := false
+	var newest []responseplane.RequestInfo
+	n := 0
 	if i, ok := d.plane.(inspector); ok {
-		info, known = i.Inspect(id)
+		newest, n = i.Find(id, planepage.Newest)
 	}
+	known := n > 0
 	switch {
 	case known && page:
-		planepage.NewStream(info).Page(refresh).Serve(w, http.StatusOK)
+		planepage.NewStream(newest, n).Page(refresh).Serve(w, http.StatusOK)
 	case known:
-		admin.WriteJSON(w, planepage.NewStream(info))
+		admin.WriteJSON(w, planepage.NewStream(newest, n))
 	case page:
 		planepage.Missing(id).Serve(w, http.StatusNotFound)
 	default:

@@ -66,7 +66,7 @@ func declare(app *cli.App) *flags {
 	f.retryLimit = g.Int("retry-limit", 3, cli.Range(0, 100).Unit("attempts").OrZero("never"), "how often a request that has no token yet is given to another worker")
 	f.onDisconnect = g.Enum("on-disconnect", onDisconnectKill, []string{onDisconnectKill, onDisconnectStop}, "what the worker of a client that left is told: kill ends at once, stop lets it finish its last output")
 	f.overloadStatus = g.Enum("overload-status", "429", []string{"429", "503", "529"}, "HTTP status of a request that is turned away because too much is going on")
-	f.sseKeepAlive = g.Duration("sse-keepalive", 15*time.Second, cli.Range(10*time.Millisecond, time.Hour).OrZero("never"), "after so much silence a stream gets a comment line, so that proxies keep it open")
+	f.sseKeepAlive = g.Duration("sse-keepalive", 15*time.Second, cli.Range(10*time.Millisecond, time.Hour).OrZero("never"), "after so much silence a stream gets a comment line, so that proxies keep it open; before the first token also its header, with status 200: what fails after that is an error event")
 
 	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), outPaths(), "who writes a stream's tokens to its client: inline has the lane that brings them do it where the client takes them at once, and wakes nobody; io_uring does the same with one system call for all tokens of a read (Linux; HTTP/1 without TLS, other connections as inline); auto is io_uring where the kernel allows it, else inline; pull always wakes the request's goroutine")
 

@@ -53,8 +53,14 @@ func (p *playedPlane) State() planeState {
 	}
 }
 
-func (p *playedPlane) Inspect(id string) (responseplane.RequestInfo, bool) {
-	return responseplane.RequestInfo{ID: id, State: responseplane.RequestRouting}, id == "there"
+func (p *playedPlane) Find(id string, most int) ([]responseplane.RequestInfo, int) {
+	switch id {
+	case "there":
+		return []responseplane.RequestInfo{{ID: id, State: responseplane.RequestRouting}}, 1
+	case "twice":
+		return []responseplane.RequestInfo{{ID: "b", ClientID: id, State: responseplane.RequestRouting}, {ID: "a", ClientID: id, State: responseplane.RequestEnded}}, 2
+	}
+	return nil, 0
 }
 
 func (p *playedPlane) Load(int) responseplane.Load { return responseplane.Load{Routing: 1} }

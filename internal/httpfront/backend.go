@@ -21,8 +21,10 @@ type Backend interface {
 
 // Call is one request to the backend.
 type Call struct {
-	ID, Model string
-	Payload   []byte
+	ID       string // unique
+	ClientID string // what the client calls it, which others may be called too; may be empty
+	Model    string
+	Payload  []byte
 	// FirstRecordTimeout and InactivityTimeout end the response as "deadline"; 0 = none.
 	FirstRecordTimeout, InactivityTimeout time.Duration
 	// Trace is told of the way to the worker; nil = the request is not traced.

@@ -10,8 +10,13 @@ import (
 )
 
 // serveEvents streams the response as server-sent events. It waits with small frames, as generate says.
-func (x *exchange) serveEvents(r *http.Request) {
-	defer x.beginEvents(r)()
+func (x *exchange) serveEvents() {
+	if !x.sent {
+		x.eventHeader()
+	}
+	if sinks, ok := x.stream.(SinkStream); ok && x.conn != nil {
+		x.feed = newInline(x, sinks, x.conn)
+	}
 	for {
 		recs, err := x.feed.next(x.patience())
 		if !x.event(recs, err) {
@@ -20,27 +25,22 @@ func (x *exchange) serveEvents(r *http.Request) {
 	}
 }
 
-// beginEvents prepares the header, the writing and the feed. The returned function must be called before the handler returns.
-func (x *exchange) beginEvents(r *http.Request) (end func()) {
+// beginEvents prepares the writing, and looks after the client from now on, since when the request waits.
+func (x *exchange) beginEvents(r *http.Request, now time.Time) {
+	x.chunks = openai.NewChunks(x.head, x.usage)
+	x.out = x.server.newOutput(x.w)
+	x.outDone = x.out.events(r)
+	if x.wait = x.server.keeper.watch(x.ctx, now); x.wait != nil {
+		x.early.begin(x)
+	}
+}
+
+// eventHeader prepares the header of a stream of events.
+func (x *exchange) eventHeader() {
 	h := x.w.Header()
 	h["Content-Type"] = sseType
 	h["Cache-Control"] = noCache
 	h["X-Accel-Buffering"] = no
-	x.chunks = openai.NewChunks(x.head, x.usage)
-	x.out = x.server.newOutput(x.w)
-	end = x.out.events(r)
-	if wait := x.server.keeper.watch(x.ctx, time.Now()); wait != nil {
-		x.wait = wait
-		unwatch := end
-		end = func() {
-			wait.leave()
-			unwatch()
-		}
-	}
-	if sinks, ok := x.stream.(SinkStream); ok && x.conn != nil {
-		x.feed = newInline(x, sinks, x.conn)
-	}
-	return end
 }
 
 // patience ends when the client has left, or when it must be sent a keep-alive.

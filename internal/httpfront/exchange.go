@@ -12,25 +12,70 @@ import (
 	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
-// exchange is one response on its way from a Stream to a client. It belongs to the request's goroutine, and to
-// its stream's sink as inline says.
+// exchange is one request for tokens and its response on the way from a Stream to a client. It belongs to the request's goroutine, and to
+// early and its stream's sink as they say.
 type exchange struct {
 	server  *Server
 	account *account
 	w       http.ResponseWriter
 	ctx     context.Context // the request's: it ends when the client leaves
-	stream  Stream
+	cancel  context.CancelCauseFunc
+	answers *outpath.Conn // the connection of an HTTP/1 request, which watches the client; nil = the HTTP server alone does
+	stream  Stream        // nil until there is one
 	head    openai.Header
 	feed    feed
 	conn    *outpath.Conn // nil when a sink must not write to it
 	usage   bool          // the client wants a last chunk with the usage
 
-	// Of a stream of events; they are the sink's while feed.next waits.
-	chunks openai.Chunks
-	out    output
-	wait   *waiter // nil without keep-alive
-	begun  bool    // the opening chunk has been made
-	sent   bool    // something has gone out, so the status has
+	// Of a stream of events; they are early's while the stream is opened, and the sink's while feed.next waits.
+	chunks  openai.Chunks
+	out     output
+	outDone func()  // nil until out is used
+	wait    *waiter // nil without keep-alive
+	early   early
+	begun   bool // the opening chunk has been made
+	sent    bool // something has gone out, so the status has
+}
+
+// watch has the exchange end when its client leaves. A client that has closed its sending half only counts as one that has left, as it does for
+// net/http.
+func (x *exchange) watch(r *http.Request) {
+	x.ctx, x.cancel = context.WithCancelCause(r.Context())
+	if r.ProtoMajor != 1 { // HTTP/2 reads all the time
+		return
+	}
+	if x.answers = outpath.From(x.ctx); x.answers != nil {
+		x.answers.Begin(func() { x.cancel(errLeft) })
+		if x.server.cfg.OutPath != OutPull { // on HTTP/2 a write waits for the client's flow control
+			x.conn = x.answers
+		}
+	}
+}
+
+// close ends what the exchange has begun. It must be called, also after a panic.
+func (x *exchange) close() {
+	x.early.end()
+	if x.outDone != nil {
+		x.outDone()
+	}
+	if x.wait != nil {
+		x.wait.leave()
+	}
+	if x.stream != nil {
+		_ = x.stream.Close()
+	}
+	if x.cancel == nil {
+		return
+	}
+	x.cancel(nil)
+	switch {
+	case x.answers == nil:
+	case x.account.givenUp():
+		// Here, below TLS, which would tell the client that this is the end.
+		_ = x.answers.Close()
+	default:
+		x.answers.End()
+	}
 }
 
 // finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot pass it off
@@ -68,7 +113,7 @@ func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone 
 	}
 	e, x.account.label = s.failure(err)
 	x.account.status = e.Status
-	s.logFailure(x.head.ID, x.account, e, err)
+	s.logFailure(x.account, e, err)
 	return t, e, false
 }
 
@@ -76,7 +121,7 @@ func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone 
 func (x *exchange) abandon() {
 	x.account.status, x.account.label = statusGone, labelCancelled
 	s := x.server
-	s.log.Debug("client left", "request_id", x.head.ID, "model", x.head.Model, "worker", x.stream.Worker(), "records", x.account.records)
+	s.log.Debug("client left", x.account.attrs("worker", x.stream.Worker())...)
 	if !s.cfg.StopOnDisconnect {
 		x.stream.Kill()
 		return

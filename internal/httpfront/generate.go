@@ -16,16 +16,17 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/internal/openai"
-	"github.com/laneway-ai/laneway/internal/outpath"
 )
 
 // generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the response lasts: what is
 // needed only before that is done in calls that have returned by then, as large frames below the wait would double every open response's stack.
-func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
-	a := &account{start: time.Now(), endpoint: k.String()}
+//
+// An answer that is given up is aborted: over HTTP/1.1 the connection is reset, over HTTP/2 the stream. It never ends as if it were complete.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, id names, k openai.Kind) {
+	a := &account{start: time.Now(), endpoint: k.String(), id: id}
 	s.metrics.begin(a)
 	defer s.metrics.close(a)
-	a.trace = s.cfg.Tracer.Request(r.Header, r.URL.Path, id)
+	a.trace = s.cfg.Tracer.Request(r.Header, r.URL.Path, id.own, id.client)
 	defer func() { a.trace.End(a.status, a.records, a.label) }()
 	e, label := s.refusal(w, r)
 	if e == nil {
@@ -37,15 +38,17 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, id string, k o
 		return
 	}
 	defer s.release()
-	x := s.begin(w, r, id, k, a)
-	if x == nil {
-		return
+	x := &exchange{server: s, account: a, w: w}
+	defer x.close()
+	if x.open(r, k) {
+		if a.stream {
+			x.serveEvents()
+		} else {
+			x.serveReply()
+		}
 	}
-	defer x.stream.Close()
-	if a.stream {
-		x.serveEvents(r)
-	} else {
-		x.serveReply()
+	if a.givenUp() {
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -55,81 +58,91 @@ func (s *Server) refuse(w http.ResponseWriter, a *account, e *openai.Error, labe
 	s.reply(w, e)
 }
 
-// begin takes a request as far as its stream; nil means that it has been answered.
-func (s *Server) begin(w http.ResponseWriter, r *http.Request, id string, k openai.Kind, a *account) *exchange {
+// open takes a request as far as its stream; false means that it has been answered, or given up.
+func (x *exchange) open(r *http.Request, k openai.Kind) bool {
+	s, w, a := x.server, x.w, x.account
 	req, e := s.read(w, r, k)
 	if e != nil {
 		s.refuse(w, a, e, labelValidation)
-		return nil
+		return false
 	}
 	a.stream = req.Stream
 	if e, label := s.checkModel(req.Model); e != nil {
 		s.refuse(w, a, e, label)
-		return nil
+		return false
 	}
 	a.modelName, a.model = req.Model, s.metrics.model(req.Model)
 	a.model.inflight.Inc()
 	a.trace.Model(req.Model)
 
-	payload, err := payload(id, &req)
+	payload, err := payload(a.id.shown(), &req)
 	if err != nil {
 		s.refuse(w, a, openai.Invalid("", labelValidation, err.Error()), labelValidation)
-		return nil
+		return false
 	}
-	ctx := r.Context()
-	st, err := s.cfg.Backend.Open(ctx, Call{ID: id, Model: req.Model, Payload: payload,
+	x.usage = req.IncludeUsage
+	x.head = openai.Header{Kind: k, ID: a.id.own, Model: req.Model, Created: a.start.Unix()}
+	x.watch(r)
+	if req.Stream {
+		x.beginEvents(r, a.start)
+	}
+	st, err := s.cfg.Backend.Open(x.ctx, Call{ID: a.id.own, ClientID: a.id.client, Model: req.Model, Payload: payload,
 		FirstRecordTimeout: s.cfg.FirstTokenTimeout, InactivityTimeout: s.cfg.InactivityTimeout, Trace: a.trace})
+	x.early.end()
 	if err != nil {
-		s.openFailed(w, ctx, id, err, a)
-		return nil
+		x.openFailed(err)
+		return false
 	}
+	x.stream, x.feed = st, pulled{st}
 	a.trace.Stream(st.Worker(), st.NodeName(), st.Plane(), st.Lane())
-	h := w.Header()
-	h["X-Laneway-Worker"] = []string{st.Worker()}
-	h["X-Laneway-Process"] = []string{st.NodeName()}
-	h["X-Laneway-Lane"] = []string{st.Plane() + "/" + strconv.Itoa(st.Lane())}
-	if n := st.Retries(); n > 0 {
-		h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
+	if !x.sent {
+		h := w.Header()
+		h["X-Laneway-Worker"] = []string{st.Worker()}
+		h["X-Laneway-Process"] = []string{st.NodeName()}
+		h["X-Laneway-Lane"] = []string{st.Plane() + "/" + strconv.Itoa(st.Lane())}
+		if n := st.Retries(); n > 0 {
+			h["X-Laneway-Retries"] = []string{strconv.Itoa(n)}
+		}
 	}
-	x := &exchange{server: s, account: a, w: w, ctx: ctx, stream: st, feed: pulled{st}, usage: req.IncludeUsage,
-		head: openai.Header{Kind: k, ID: id, Model: req.Model, Created: a.start.Unix()}}
-	if s.cfg.OutPath != OutPull && r.ProtoMajor == 1 { // on HTTP/2 a write waits for the client's flow control
-		x.conn = outpath.From(ctx)
-	}
-	return x
+	return true
 }
 
 // openFailed answers a request that got no record.
-func (s *Server) openFailed(w http.ResponseWriter, ctx context.Context, id string, err error, a *account) {
-	if ctx.Err() != nil {
-		if context.Cause(ctx) == errCut {
-			e, label := s.unavailable("the frontend is shutting down: try another one")
-			s.refuse(w, a, e, label)
-			return
+func (x *exchange) openFailed(err error) {
+	s, a := x.server, x.account
+	var e *openai.Error
+	switch {
+	case x.ctx.Err() == nil:
+		var end *EndError
+		if errors.As(err, &end) && end.Worker != "" && !x.sent {
+			x.w.Header()["X-Laneway-Worker"] = []string{end.Worker}
 		}
+		e, a.label = s.failure(err)
+		s.logFailure(a, e, err)
+	case context.Cause(x.ctx) == errCut:
+		e, a.label = s.unavailable("the frontend is shutting down: try another one")
+	default:
 		a.status, a.label = statusGone, labelCancelled
 		return
 	}
-	var end *EndError
-	if errors.As(err, &end) && end.Worker != "" {
-		w.Header()["X-Laneway-Worker"] = []string{end.Worker}
+	a.status = e.Status
+	if !x.sent {
+		s.reply(x.w, e)
+		return
 	}
-	e, label := s.failure(err)
-	s.logFailure(id, a, e, err)
-	s.refuse(w, a, e, label)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	*buf = openai.AppendDone(openai.AppendErrorEvent(*buf, e))
+	_ = x.out.write(*buf, time.Now())
 }
 
 // logFailure logs what a client was told, with the cause. Overload is no event: the metrics count it.
-func (s *Server) logFailure(id string, a *account, e *openai.Error, err error) {
+func (s *Server) logFailure(a *account, e *openai.Error, err error) {
 	level := slog.LevelWarn
 	if e.Status < 500 || e.Type == openai.TypeOverloaded || e.Type == openai.TypeUnavailable {
 		level = slog.LevelDebug
 	}
-	attrs := []any{"request_id", id, "model", a.modelName, "records", a.records, "status", e.Status, "error", err}
-	if trace := a.trace.ID(); trace != "" {
-		attrs = append(attrs, "trace_id", trace)
-	}
-	s.log.Log(context.Background(), level, "request failed", attrs...)
+	s.log.Log(context.Background(), level, "request failed", a.attrs("status", e.Status, "error", err)...)
 }
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}

@@ -28,9 +28,9 @@ func byID(t *testing.T, edit func(*Config), streams map[string]*sinkPlay) *bench
 	b := serve(t, &scripted{}, edit)
 	b.backend.open = func(_ context.Context, c Call) (Stream, error) {
 		if asPasses {
-			return &passPlay{sinkPlay: streams[c.ID]}, nil
+			return &passPlay{sinkPlay: streams[c.ClientID]}, nil
 		}
-		return streams[c.ID], nil
+		return streams[c.ClientID], nil
 	}
 	return b
 }
@@ -378,7 +378,7 @@ func TestOnePassManyStreams(t *testing.T) {
 	}
 	b := byID(t, nil, streams)
 	pass := new(readPass)
-	b.backend.open = func(_ context.Context, c Call) (Stream, error) { return &passPlay{streams[c.ID], pass}, nil }
+	b.backend.open = func(_ context.Context, c Call) (Stream, error) { return &passPlay{streams[c.ClientID], pass}, nil }
 	var clients sync.WaitGroup
 	begun := make(chan struct{}, n)
 	for i := range n {

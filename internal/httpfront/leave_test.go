@@ -241,7 +241,7 @@ func TestDrainTimeoutCutsWithAnError(t *testing.T) {
 	waiting := make(chan struct{})
 	b := serve(t, &scripted{}, nil)
 	b.backend.open = func(ctx context.Context, c Call) (Stream, error) {
-		if c.ID == "early" {
+		if c.ClientID == "early" {
 			close(waiting)
 			<-ctx.Done()
 			return nil, ctx.Err()

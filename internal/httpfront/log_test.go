@@ -22,13 +22,13 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// TestFailuresAreLoggedWithTheirRequest holds that what a client was told can be found in the log by the id that it was given.
+// TestFailuresAreLoggedWithTheirRequest holds that what a client was told can be found in the log by the id that it was given, and by its own.
 func TestFailuresAreLoggedWithTheirRequest(t *testing.T) {
 	var log lines
 	b := serve(t, &scripted{}, func(c *Config) { c.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	b.backend.open = func(_ context.Context, c Call) (Stream, error) {
 		end := &EndError{End: EndLost, Worker: "w-3", Text: "cable cut"}
-		if c.ID == "early-1" {
+		if c.ClientID == "early-1" {
 			return nil, end
 		}
 		return newPlay(step{recs: []string{"a", "b"}}, step{err: end}).stream(), nil
@@ -45,8 +45,11 @@ func TestFailuresAreLoggedWithTheirRequest(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if line["request_id"] != id {
+			if line["client_request_id"] != id {
 				continue
+			}
+			if line["request_id"] != b.backend.lastCall().ID {
+				t.Errorf("the call had the id %s: %v", b.backend.lastCall().ID, line)
 			}
 			found++
 			if line["level"] != "WARN" || line["model"] != "m" || line["status"] != 502.0 || line["records"] != records || line["error"] != "worker w-3: lost: cable cut" {

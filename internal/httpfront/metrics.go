@@ -95,6 +95,7 @@ func (m *metrics) model(name string) *modelMetrics {
 
 // account is what one request will have been when it has ended. It belongs to the request's goroutine.
 type account struct {
+	id          names
 	start       time.Time
 	first, last time.Time // when records were taken
 	records     int
@@ -105,6 +106,21 @@ type account struct {
 	status      int
 	label       string
 	trace       *tracing.Request
+}
+
+// givenUp says that there is no answer, or not all of it, and that nobody is told so: the client has left, or a panic is on its way up.
+func (a *account) givenUp() bool { return a.status == statusGone || a.status == 0 }
+
+// attrs are what a line of the log says of the request.
+func (a *account) attrs(more ...any) []any {
+	out := []any{"request_id", a.id.own, "model", a.modelName, "records", a.records}
+	if a.id.client != "" {
+		out = append(out, "client_request_id", a.id.client)
+	}
+	if trace := a.trace.ID(); trace != "" {
+		out = append(out, "trace_id", trace)
+	}
+	return append(out, more...)
 }
 
 // took notes n records.

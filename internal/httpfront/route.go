@@ -15,8 +15,8 @@ const modelsPath = "/v1/models"
 
 // ServeHTTP is the router. Every answer, also to a wrong path, is JSON.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := requestID(r.Header)
-	w.Header()["X-Request-Id"] = []string{id}
+	id := newNames(r.Header)
+	w.Header()["X-Request-Id"] = []string{id.shown()}
 	now, rc := time.Now(), http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
 		// A connection's write deadline outlives the request that set it, so each request begins with its own. On HTTP/2 it is the
@@ -52,7 +52,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request, id string, k openai.Kind) {
+func (s *Server) post(w http.ResponseWriter, r *http.Request, id names, k openai.Kind) {
 	if r.Method != http.MethodPost {
 		s.wrongMethod(w, r, "POST")
 		return

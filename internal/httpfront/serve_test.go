@@ -18,8 +18,8 @@ import (
 const requests = "laneway_frontend_requests_total"
 
 func TestStreamsAreByteExact(t *testing.T) {
-	const chat = `data: {"id":"chatcmpl-rid","object":"chat.completion.chunk","created":0,"model":"m",`
-	const compl = `data: {"id":"cmpl-rid","object":"text_completion","created":0,"model":"m",`
+	const chat = `data: {"id":"chatcmpl-own","object":"chat.completion.chunk","created":0,"model":"m",`
+	const compl = `data: {"id":"cmpl-own","object":"text_completion","created":0,"model":"m",`
 	for _, c := range []struct{ name, path, body, want string }{
 		{"chat", "/v1/chat/completions", chatStream,
 			chat + `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n" +
@@ -44,6 +44,7 @@ func TestStreamsAreByteExact(t *testing.T) {
 			p := newPlay(step{recs: []string{` on"e`}}, step{recs: []string{" tw\u2028o"}}, step{err: io.EOF})
 			b := serve(t, playing(p), nil)
 			a := b.do("POST", c.path, c.body, "X-Request-Id", "rid")
+			a.body = strings.ReplaceAll(a.body, b.backend.lastCall().ID, "own")
 			if a.body != c.want {
 				t.Errorf("got\n%s\nwant\n%s", a.body, c.want)
 			}
@@ -66,11 +67,12 @@ func TestStreamsAreByteExact(t *testing.T) {
 
 func TestRepliesAreByteExact(t *testing.T) {
 	for _, c := range []struct{ path, body, want string }{
-		{"/v1/chat/completions", chatBody, `{"id":"chatcmpl-rid","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":" on\"e two","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
-		{"/v1/completions", `{"model":"m","prompt":["a b"]}`, `{"id":"cmpl-rid","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":" on\"e two","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
+		{"/v1/chat/completions", chatBody, `{"id":"chatcmpl-own","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":" on\"e two","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
+		{"/v1/completions", `{"model":"m","prompt":["a b"]}`, `{"id":"cmpl-own","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":" on\"e two","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
 	} {
 		b := serve(t, playing(newPlay(step{recs: []string{` on"e`}}, step{recs: []string{" two"}}, step{err: io.EOF})), nil)
 		a := b.do("POST", c.path, c.body, "X-Request-Id", "rid")
+		a.body = strings.ReplaceAll(a.body, b.backend.lastCall().ID, "own")
 		if a.status != 200 || a.body != c.want || a.header.Get("Content-Type") != "application/json" || a.header.Get("X-Laneway-Worker") != "w-7" {
 			t.Errorf("%s: %d %v\n got %s\nwant %s", c.path, a.status, a.header, a.body, c.want)
 		}
@@ -88,14 +90,14 @@ func TestWhatTheWorkerGets(t *testing.T) {
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("payload %+v (%v), want %+v", got, err, want)
 	}
-	if c.ID != "rid:1" || c.Model != "m" || c.FirstRecordTimeout != time.Minute || c.InactivityTimeout != time.Second {
+	if c.ClientID != "rid:1" || len(c.ID) < 16 || c.Model != "m" || c.FirstRecordTimeout != time.Minute || c.InactivityTimeout != time.Second {
 		t.Errorf("call %+v", c)
 	}
 	seen := map[string]bool{}
 	for _, bad := range []string{"", "a b", "ü", strings.Repeat("x", 129), `a"b`} {
 		a := b.do("POST", "/v1/completions", `{"model":"m","prompt":[1,2]}`, "X-Request-Id", bad)
 		id := a.header.Get("X-Request-Id")
-		if id == bad || len(id) < 16 || seen[id] || b.backend.lastCall().ID != id {
+		if id == bad || len(id) < 16 || seen[id] || b.backend.lastCall().ID != id || b.backend.lastCall().ClientID != "" {
 			t.Errorf("request id %q became %q (call %q)", bad, id, b.backend.lastCall().ID)
 		}
 		seen[id] = true
@@ -223,7 +225,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	b := serve(t, &scripted{}, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
 	release := make(chan struct{})
 	b.backend.open = func(_ context.Context, c Call) (Stream, error) {
-		if c.ID == "slow" {
+		if c.ClientID == "slow" {
 			<-release
 		}
 		return newPlay(step{recs: []string{"a"}}, step{err: io.EOF}).stream(), nil

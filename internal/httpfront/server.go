@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -28,8 +29,12 @@ const (
 	http2Silence = 30 * time.Second
 )
 
-// errCut is the cause of the request contexts that Drain and Close end.
-var errCut = errors.New("httpfront: the frontend is shutting down")
+var (
+	// errCut is the cause of the request contexts that Drain and Close end.
+	errCut = errors.New("httpfront: the frontend is shutting down")
+	// errLeft is the cause of those whose client was seen to leave by its connection's watch.
+	errLeft = errors.New("httpfront: the client has left")
+)
 
 // Server serves the OpenAI API.
 type Server struct {
@@ -40,6 +45,7 @@ type Server struct {
 	conns   *conns
 	keeper  *keeper
 	batches outpath.Batches
+	hangups *outpath.Hangups      // nil where there are none
 	noRing  atomic.Pointer[error] // why there are no batches though they are wanted
 	start   time.Time
 	cut     context.CancelCauseFunc // ends every request's context
@@ -70,6 +76,9 @@ func New(cfg Config) (*Server, error) {
 	if err := s.chooseOutPath(); err != nil {
 		cut(nil)
 		return nil, err
+	}
+	if s.hangups, err = outpath.NewHangups(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		s.log.Warn("a client that leaves is not noticed while bytes of it lie unread", "error", err)
 	}
 	s.keeper = newKeeper(cfg.KeepAlive)
 	s.conns = clients
@@ -103,11 +112,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// wrap has l's connections written to as OutPath says, and TLS over that.
+// wrap has l's connections watched, and written to as OutPath says, and TLS over that.
 func (s *Server) wrap(l net.Listener) net.Listener {
-	if s.cfg.OutPath != OutPull {
-		l = outpath.Listen(l)
-	}
+	l = outpath.Listen(l, s.hangups)
 	if s.cfg.TLS == nil {
 		return l
 	}
@@ -189,6 +196,7 @@ func (s *Server) Close() error {
 	}
 	s.keeper.close()
 	_ = s.batches.Close()
+	_ = s.hangups.Close()
 	return err
 }
 
@@ -250,12 +258,21 @@ func clip(s string) string {
 	return s
 }
 
-// requestID is the client's X-Request-Id when it is fit for headers, logs and payloads, else a new one.
-func requestID(h http.Header) string {
-	if v := h["X-Request-Id"]; len(v) == 1 && len(v[0]) >= 1 && len(v[0]) <= 128 && strings.IndexFunc(v[0], badIDRune) < 0 {
-		return v[0]
+// names are how a request is called.
+type names struct {
+	own    string // this frontend's, unique
+	client string // the client's X-Request-Id, which others may have too; empty when it has none that is fit for headers, logs and payloads
+}
+
+// shown is the X-Request-Id of the answer.
+func (n names) shown() string { return cmp.Or(n.client, n.own) }
+
+func newNames(h http.Header) names {
+	n := names{own: rand.Text()}
+	if v := h["X-Request-Id"]; len(v) == 1 && len(v[0]) <= 128 && strings.IndexFunc(v[0], badIDRune) < 0 {
+		n.client = v[0]
 	}
-	return rand.Text()
+	return n
 }
 
 func badIDRune(r rune) bool {

@@ -29,6 +29,8 @@ type Conn struct {
 	fd       int
 	overTLS  atomic.Bool // its writes come from more goroutines than a batch's
 
+	answer answer
+
 	into   atomic.Pointer[Batch] // writes go there: they are its goroutine's, which holds mu and fdMu
 	fdMu   sync.Mutex            // held while fd must stay open; never during a write that waits
 	closed bool                  // guarded by fdMu
@@ -45,8 +47,8 @@ type Conn struct {
 	tryErr error
 }
 
-func newConn(tcp *net.TCPConn) *Conn {
-	c := &Conn{Conn: tcp, tcp: tcp}
+func newConn(tcp *net.TCPConn, hangups *Hangups) *Conn {
+	c := &Conn{Conn: tcp, tcp: tcp, answer: answer{hangups: hangups}}
 	c.raw, _ = tcp.SyscallConn() // its only error is a nil connection
 	_ = c.raw.Control(func(fd uintptr) { c.fd = int(fd) })
 	c.try = func(fd uintptr) {
@@ -149,10 +151,11 @@ func (c *Conn) Err() error {
 	return c.broken
 }
 
-// Close implements net.Conn. It ends writes that wait.
+// Close implements net.Conn. It ends writes that wait. It is a reset when an answer is under way.
 func (c *Conn) Close() error {
 	c.fdMu.Lock() // a batch is being sent: its descriptors must not become another's
 	defer c.fdMu.Unlock()
+	c.closing()
 	c.closed = true
 	return c.tcp.Close()
 }

@@ -36,7 +36,7 @@ func pair(t *testing.T) (*Conn, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	client.(*net.TCPConn).SetReadBuffer(4096) // fixed: the kernel no longer lets it grow
-	server, err := Listen(l).Accept()
+	server, err := Listen(l, nil).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestUnderNetHTTP(t *testing.T) {
 				}
 				io.Copy(w, io.TeeReader(r.Body, io.Discard))
 			}))
-			s.Listener = Listen(s.Listener)
+			s.Listener = Listen(s.Listener, nil)
 			s.Config.ConnContext = ConnContext
 			s.EnableHTTP2 = c.proto == 2
 			if c.tls {

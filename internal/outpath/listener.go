@@ -6,10 +6,13 @@ import (
 )
 
 // Listen returns l with its TCP connections replaced by *Conn. Connections of another kind stay as they are: a TLS listener must be put
-// over the result, not under it.
-func Listen(l net.Listener) net.Listener { return listener{l} }
+// over the result, not under it. hangups watches them; it may be nil.
+func Listen(l net.Listener, hangups *Hangups) net.Listener { return listener{l, hangups} }
 
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	hangups *Hangups
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
@@ -17,7 +20,7 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		return newConn(tcp), nil
+		return newConn(tcp, l.hangups), nil
 	}
 	return c, nil
 }

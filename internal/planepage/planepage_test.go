@@ -204,7 +204,7 @@ func TestEverythingIsEscaped(t *testing.T) {
 	if body := render(t, f.Page()); !strings.Contains(body, "&lt;script&gt;") {
 		t.Error("nothing was escaped")
 	}
-	s := NewStream(responseplane.RequestInfo{ID: evil, Model: evil, Err: errors.New(evil), Attempts: []responseplane.AttemptInfo{{Worker: evil, Name: evil, Err: errors.New(evil)}}})
+	s := NewStream([]responseplane.RequestInfo{{ID: evil, ClientID: evil, Model: evil, Err: errors.New(evil), Attempts: []responseplane.AttemptInfo{{Worker: evil, Name: evil, Err: errors.New(evil)}}}, {ID: evil, State: evil}}, 3)
 	render(t, s.Page(&Refresh{Path: StreamPath(evil)}))
 	w := httptest.NewRecorder()
 	Missing(evil).Serve(w, http.StatusNotFound)
@@ -220,7 +220,7 @@ func TestStreamKeys(t *testing.T) {
 		Attempts: []responseplane.AttemptInfo{{Worker: "w0", Name: "p0", Began: began, Err: &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeBusy}}, {Worker: "w1", Name: "p1", Node: node(1), Began: began.Add(time.Millisecond)}},
 		Stream: &responseplane.StreamInfo{Slot: 1, Generation: 2, Number: 3, Link: 4, State: "ended", Window: 65536, Received: 300, Consumed: 200, Reported: 100, Records: 2, Bytes: 9,
 			First: began.Add(21 * time.Millisecond), Last: began.Add(31 * time.Millisecond), Moves: 1}}
-	text, err := json.Marshal(NewStream(info))
+	text, err := json.Marshal(NewStream([]responseplane.RequestInfo{info}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestStreamKeys(t *testing.T) {
 		t.Errorf("an end that is not known: %v", e)
 	}
 	info.Err = &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeBusy, Text: "full"}
-	if s := NewStream(info); s.End == nil || *s.End != (End{Type: "refused", Code: "busy", Text: "full", Retryable: true}) {
+	if s := NewStream([]responseplane.RequestInfo{info}, 1); s.End == nil || *s.End != (End{Type: "refused", Code: "busy", Text: "full", Retryable: true}) {
 		t.Errorf("end %+v", s.End)
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 // Stream is a request and its stream, as JSON and as a page. Times are since the request began where the name says age.
 type Stream struct {
-	Request string     `json:"request"`
+	Request string     `json:"request"`                     // the frontend's own name for it, unique
+	Client  string     `json:"client_request_id,omitempty"` // the client's, which several may have
+	Matches int        `json:"matches"`                     // how many have the id that was asked for; this is the newest
+	Also    []Other    `json:"also"`                        // the newest of the others
 	Model   string     `json:"model"`
 	State   string     `json:"state"` // routing, waiting, streaming, ended
 	Began   time.Time  `json:"began"`
@@ -36,6 +39,13 @@ type Stream struct {
 	Heads       []Head     `json:"last_headers"`
 	End         *End       `json:"end,omitempty"`
 	Attempts    []Attempt  `json:"attempts"`
+}
+
+// Other is another request with the id that was asked for.
+type Other struct {
+	Request string    `json:"request"`
+	State   string    `json:"state"`
+	Began   time.Time `json:"began"`
 }
 
 // Offsets are places in the stream's string of bytes, headers included.
@@ -82,9 +92,16 @@ type Attempt struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// NewStream turns what the plane knows into what is shown.
-func NewStream(i responseplane.RequestInfo) *Stream {
-	s := &Stream{Request: i.ID, Model: i.Model, State: i.State, Began: i.Began, Ended: someTime(i.Ended), Lanes: []LaneStay{}, Heads: []Head{}, Attempts: []Attempt{}}
+// Newest is how many of the requests with one id are named.
+const Newest = 100
+
+// NewStream turns what the plane knows into what is shown: the newest of the requests with the id that was asked for, of which there are so many.
+func NewStream(newest []responseplane.RequestInfo, matches int) *Stream {
+	i := newest[0]
+	s := &Stream{Request: i.ID, Client: i.ClientID, Matches: matches, Also: make([]Other, 0, len(newest)-1), Model: i.Model, State: i.State, Began: i.Began, Ended: someTime(i.Ended), Lanes: []LaneStay{}, Heads: []Head{}, Attempts: []Attempt{}}
+	for _, o := range newest[1:] {
+		s.Also = append(s.Also, Other{Request: o.ID, State: o.State, Began: o.Began})
+	}
 	for _, a := range i.Attempts {
 		v := Attempt{Worker: a.Worker, Process: a.Name, Node: a.Node.String(), Age: ms(a.Began.Sub(i.Began))}
 		if a.Err != nil {
@@ -160,6 +177,19 @@ func (s *Stream) Page(refresh *Refresh) *Page {
 		tries.Rows = append(tries.Rows, []Cell{{Text: a.Worker}, {Text: a.Process}, {Text: orDash(a.Error), Bad: a.Error != ""}, {Text: span(fromMS(a.Age))}})
 	}
 	where.Tables = []Table{tries}
+	if s.Client != "" {
+		where.Facts = append(where.Facts, Fact{Name: "the client's id", Value: s.Client})
+	}
+	if s.Matches > 1 {
+		others := Table{Summary: "Other requests with this id, " + thousands(s.Matches-1), Open: true, Left: 2, Heads: []string{"request", "state", "began"}}
+		for _, o := range s.Also {
+			others.Rows = append(others.Rows, []Cell{{Text: orDash(o.Request), To: StreamPath(o.Request)}, {Text: o.State}, {Text: o.Began.Format(stamp)}})
+		}
+		if n := s.Matches - 1 - len(s.Also); n > 0 {
+			others.More = thousands(n) + " that are older are not named."
+		}
+		where.Tables = append(where.Tables, others)
+	}
 	p.Sections = []Section{where}
 	if s.Offsets == nil {
 		return p

@@ -21,8 +21,9 @@ type Request struct {
 	inner context.Context
 }
 
-// Request begins the span of an HTTP request, in the trace that its header names, if any. nil when it is not traced.
-func (t *Tracer) Request(h http.Header, route, id string) *Request {
+// Request begins the span of an HTTP request, in the trace that its header names, if any. client is what the client calls the request; may be
+// empty. nil when it is not traced.
+func (t *Tracer) Request(h http.Header, route, id, client string) *Request {
 	if t == nil {
 		return nil
 	}
@@ -31,6 +32,9 @@ func (t *Tracer) Request(h http.Header, route, id string) *Request {
 		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", route), attribute.String("laneway.request_id", id)))
 	if !span.IsRecording() {
 		return nil
+	}
+	if client != "" {
+		span.SetAttributes(attribute.String("laneway.client_request_id", client))
 	}
 	return &Request{t: t, ctx: ctx, span: span}
 }

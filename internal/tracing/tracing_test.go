@@ -69,7 +69,7 @@ func TestOff(t *testing.T) {
 		t.Fatalf("%v %v", tr, err)
 	}
 	// What callers do with no tracer.
-	r := tr.Request(http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}, "/v1/completions", "id")
+	r := tr.Request(http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}, "/v1/completions", "id", "mine")
 	r.Model("m")
 	r.Stream("w", "p", "quic", 0)
 	r.End(200, 1, "")
@@ -113,7 +113,7 @@ func TestWhereTracesGo(t *testing.T) {
 			if c.header != "" {
 				h.Set("Traceparent", c.header)
 			}
-			tr.Request(h, "/v1/completions", "id").End(200, 1, "")
+			tr.Request(h, "/v1/completions", "id", "mine").End(200, 1, "")
 			tr.Close()
 			tr.Close()
 			r.mu.Lock()
@@ -134,7 +134,7 @@ func TestCollectorThatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.Request(http.Header{}, "/v1/completions", "id").End(200, 1, "")
+	tr.Request(http.Header{}, "/v1/completions", "id", "mine").End(200, 1, "")
 	tr.Close()
 	if !strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("the log says nothing: %q", log.String())
