@@ -28,15 +28,19 @@ const (
 // watchStall begins to watch; stop must be called. reset may wait and is called at most once, from another goroutine, before stop returns.
 func watchStall(limit time.Duration, reset func()) *stall {
 	s := &stall{limit: limit, reset: reset, epoch: time.Now(), done: make(chan struct{})}
-	s.timer = time.AfterFunc(max(limit/4, time.Millisecond), s.look)
+	s.timer = time.AfterFunc(time.Hour, s.look)
+	s.timer.Reset(s.pause()) // now that look finds the timer
 	return s
 }
+
+// pause is the time between two looks.
+func (s *stall) pause() time.Duration { return max(s.limit/4, time.Millisecond) }
 
 func (s *stall) look() {
 	since := s.since.Load()
 	if since == 0 || time.Since(s.epoch)-time.Duration(since) < s.limit {
 		if s.state.Load() == watching {
-			s.timer.Reset(max(s.limit/4, time.Millisecond))
+			s.timer.Reset(s.pause())
 		}
 		return
 	}
