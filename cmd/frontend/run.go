@@ -101,7 +101,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	})
 	(&debug{s: s, plane: p, front: front, rates: planepage.NewKeeper(time.Now())}).register(adm)
 	setReady(front.Ready)
-	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return admin.Probe(ctx, adm.Addr().String(), "/livez") })
+	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return adm.Probe(ctx, "/livez") })
 	if err != nil {
 		return err
 	}
@@ -155,6 +155,7 @@ func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Regis
 	c := httpfront.Config{
 		Backend: p, Logger: log, Metrics: metrics,
 		MaxOpenRequests:   s.maxOpen,
+		Files:             cli.FileLimit,
 		KeepAlive:         s.sseKeepAlive,
 		FirstTokenTimeout: s.firstToken, InactivityTimeout: s.inactivity,
 		StopOnDisconnect: s.stopOnDisconnect,

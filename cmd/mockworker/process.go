@@ -69,7 +69,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) error {
 		}
 		return err
 	}
-	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return admin.Probe(ctx, p.admin.Addr().String(), "/livez") })
+	watch, err := sdnotify.Start(log, func(ctx context.Context) error { return p.admin.Probe(ctx, "/livez") })
 	if err != nil {
 		return err
 	}

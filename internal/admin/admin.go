@@ -54,11 +54,12 @@ const (
 
 // Server is a running admin listener.
 type Server struct {
-	mux    *http.ServeMux
-	http   *http.Server
-	addr   net.Addr
-	cancel context.CancelFunc // ends the requests' contexts: a 30 s profile must not hold up Close
-	served chan struct{}      // closed when the serving goroutine has ended
+	mux     *http.ServeMux
+	http    *http.Server
+	addr    net.Addr
+	reserve *reserve
+	cancel  context.CancelFunc // ends the requests' contexts: a 30 s profile must not hold up Close
+	served  chan struct{}      // closed when the serving goroutine has ended
 
 	closeOnce sync.Once
 	closeErr  error
@@ -80,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{mux: http.NewServeMux(), addr: l.Addr(), cancel: cancel, served: make(chan struct{})}
+	s := &Server{mux: http.NewServeMux(), addr: l.Addr(), reserve: newReserve(l), cancel: cancel, served: make(chan struct{})}
 	s.routes(cfg, others)
 	s.http = &http.Server{
 		Handler:           s.mux,
@@ -93,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	go func() { // ends on Close, which joins it
 		defer close(s.served)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(s.reserve); !errors.Is(err, http.ErrServerClosed) {
 			cfg.Logger.Error("the admin listener ended", "address", l.Addr().String(), "error", err)
 		}
 	}()

@@ -18,7 +18,7 @@ func (e *FilesError) Error() string {
 // can be open. what names the reason: "--concurrency 8192".
 func NeedFiles(n int, what string) error {
 	raiseErr := RaiseFiles()
-	have, ok := fileLimit()
+	have, ok := FileLimit()
 	if !ok || n < 0 || uint64(n) <= have {
 		return nil
 	}

@@ -23,7 +23,8 @@ func RaiseFiles() error {
 	return nil
 }
 
-func fileLimit() (uint64, bool) {
+// FileLimit is how many files the process may have open; false where that is not known.
+func FileLimit() (uint64, bool) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 0, false

@@ -122,7 +122,7 @@ func TestNeedFiles(t *testing.T) {
 	if err := NeedFiles(3, "the test"); err != nil {
 		t.Error(err)
 	}
-	limit, ok := fileLimit()
+	limit, ok := FileLimit()
 	if !ok || limit > 1<<40 {
 		t.Skip("this system has no limit of open files to run into")
 	}

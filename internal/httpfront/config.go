@@ -31,6 +31,9 @@ type Config struct {
 	MaxConcurrentStreams int
 	// MaxConnections bounds the connections that clients hold open; more are told so (OverloadStatus) and closed. 0 = no bound.
 	MaxConnections int
+	// Files is how many files the process may have open, false when that is not known. Where it is set, the last of them are not for clients: a
+	// client that comes then is turned away as by MaxConnections.
+	Files func() (limit uint64, ok bool)
 	// MaxHeaderBytes bounds a request's header, default 64 KiB; HeaderTimeout how long it, or a handshake, may take, default 10 s.
 	MaxHeaderBytes int
 	HeaderTimeout  time.Duration

@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	clients := &conns{max: cfg.MaxConnections}
+	clients := &conns{max: cfg.MaxConnections, files: cfg.Files}
 	m, err := newMetrics(cfg.Metrics, clients)
 	if err != nil {
 		return nil, err

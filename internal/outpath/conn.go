@@ -62,6 +62,9 @@ func newConn(tcp *net.TCPConn, hangups *Hangups) *Conn {
 	return c
 }
 
+// FD is the connection's descriptor, to compare only: it may be closed at any time.
+func (c *Conn) FD() int { return c.fd }
+
 // Inline says whether writes from now on must not wait. It returns when no write that may wait is under way.
 func (c *Conn) Inline(on bool) {
 	c.mu.Lock()
