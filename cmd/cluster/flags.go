@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cluster"
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -29,8 +28,9 @@ type flags struct {
 	holdDelay                                                         *time.Duration
 	pin                                                               *string
 	allow                                                             *[]string
-	router, natsURL, dir, binDir                                      *string
-	etcd                                                              *[]string
+	router, dir, binDir                                               *string
+	natsURL                                                           *redact.URL
+	etcd                                                              *[]redact.URL
 }
 
 func declare(app *cli.App) *flags {
@@ -54,8 +54,8 @@ func declare(app *cli.App) *flags {
 	f.pin = g.Checked("pin", cluster.PinAuto, "auto|off|LIST", "which cores the processes are kept to. auto gives frontend, workers (with etcd and NATS) and load generator cores of their own where there are 6 or more; "+
 		`a list names them: "frontend:0-1 workers:2-5 loadgen:6-7", and servers:CORES for etcd and NATS (Linux)`, nil)
 	f.netns = g.Bool("netns", false, "each process in a network namespace of its own, joined by a bridge at MTU 1500, so that UDP counters are one process's own (Linux, root)")
-	f.etcd = g.List("etcd-endpoints", nil, "etcd that runs already; empty = each run starts its own")
-	f.natsURL = g.Checked("nats-url", "", "URL", "NATS that runs already; empty = each run starts its own", validNATS)
+	f.etcd = g.URLs("etcd-endpoints", nil, "etcd that runs already; empty = each run starts its own")
+	f.natsURL = g.URL("nats-url", "", "URL", "NATS that runs already; empty = each run starts its own", discoveryflags.CheckNATS)
 
 	g = app.Group("Load")
 	f.concurrency = g.Int("concurrency", 8192, cli.Range(1, 1_000_000).Unit("requests"), "open requests (closed loop)")
@@ -78,15 +78,6 @@ func declare(app *cli.App) *flags {
 	app.Check(func() error { return f.config().Validate() })
 	app.Check(func() error { return discoveryflags.CheckEndpoints(*f.etcd) })
 	return f
-}
-
-func validNATS(s string) error {
-	for item := range strings.SplitSeq(s, ",") {
-		if u, err := url.Parse(strings.TrimSpace(item)); err != nil || u.Host == "" {
-			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222")
-		}
-	}
-	return nil
 }
 
 // loopback is where workers listen unless the user says otherwise: a cluster on one machine is nobody else's business.
@@ -139,7 +130,7 @@ func (f *flags) config() cluster.Config {
 
 // programs finds or builds what the runs start.
 func (f *flags) programs(ctx context.Context, say func(string)) (cluster.Programs, error) {
-	servers := len(*f.etcd) == 0 || *f.natsURL == ""
+	servers := len(*f.etcd) == 0 || f.natsURL.Empty()
 	if *f.binDir != "" {
 		return cluster.FindPrograms(*f.binDir, servers)
 	}

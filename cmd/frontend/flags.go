@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/httpfront"
@@ -32,6 +33,7 @@ type flags struct {
 	trace *tracing.Flags
 
 	name, httpAddr, adminAddr *string
+	adminPprof                *bool
 	drainGrace, drainTimeout  *time.Duration
 
 	router, onDisconnect, overloadStatus *string
@@ -48,7 +50,8 @@ func declare(app *cli.App) *flags {
 	g := app.Group("Process")
 	f.name = g.String("name", "", "name of this process in reports and metrics; HOST-PID when empty")
 	f.httpAddr = g.Addr("http-addr", ":8000", "where /v1/chat/completions, /v1/completions and /v1/models are")
-	f.adminAddr = g.Addr("admin-addr", ":9090", "where /metrics, /livez, /readyz, /debug/plane and /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.adminAddr = g.Addr("admin-addr", ":9090", "where /metrics, /livez, /readyz, /debug/plane and, for clients on this host, /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.adminPprof = admin.DeclareProfiles(g)
 	f.drainGrace = g.Duration("drain-grace", 0, cli.Range(0, 10*time.Minute), "on SIGTERM and SIGHUP: how long new requests are still served while load balancers see that /readyz fails; then they get 503")
 	f.drainTimeout = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM and SIGHUP, after the grace: how long open responses may take to end; then they are cut with an error event")
 
@@ -85,6 +88,7 @@ func routers() []string {
 // settings are the values after parsing.
 type settings struct {
 	name, httpAddr, adminAddr            string
+	adminPprof                           bool
 	drainGrace, drainTimeout             time.Duration
 	router, outPath                      string
 	stopOnDisconnect                     bool
@@ -109,7 +113,7 @@ func (f *flags) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		name: name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, disco: disco, requestTimeout: *f.requestTimeout,
+		name: name, httpAddr: *f.httpAddr, adminAddr: *f.adminAddr, adminPprof: *f.adminPprof, disco: disco, requestTimeout: *f.requestTimeout,
 		drainGrace: *f.drainGrace, drainTimeout: *f.drainTimeout,
 		router: *f.router, outPath: *f.outPath, stopOnDisconnect: *f.onDisconnect == onDisconnectStop,
 		maxOpen: *f.maxOpen, retryLimit: *f.retryLimit, maxBuffered: *f.maxBuffered,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,24 @@ func TestBadFlags(t *testing.T) {
 		declare(app)
 		if err := app.Parse([]string{arg}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), arg[:strings.Index(arg, "=")]) {
 			t.Errorf("%s: %v, want %q in it", arg, err, want)
+		}
+	}
+}
+
+// TestStartKeepsSecrets: no slip in an address brings its password into the journal.
+func TestStartKeepsSecrets(t *testing.T) {
+	for _, arg := range []string{
+		"--nats-url=svc:secret@host:4222", "--nats-url=http://svc:secret@host:4222", "--nats-url=nats://svc:secret@host:port",
+		"--etcd-endpoints=http://root:secret@host:2379", "--etcd-endpoints=root:secret@host:2379", "--etcd-endpoints=ftp://root:secret@host",
+		"--otlp-endpoint=ftp://u:secret@host", "--otlp-endpoint=http://u:secret@", "--admin-addr=u:secret@host:x", "--http-addr=u:secret@host:1",
+		"--http-addr=secret@host:1", "--name=--nats-url=nats://u:secret@h", "svc:secret@host:4222", "--nats-ulr=nats://u:secret@h",
+	} {
+		var errs strings.Builder
+		app, _ := newApp()
+		app.Env, app.Stdout, app.Stderr = nil, io.Discard, &errs
+		code := app.Run([]string{arg, "--check-config"}, nil)
+		if strings.Contains(errs.String(), "secret") || code == 0 && !strings.HasPrefix(arg, "--name") {
+			t.Errorf("%s: exit code %d, %s", arg, code, errs.String())
 		}
 	}
 }

@@ -59,7 +59,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	var ready atomic.Pointer[func() error]
 	setReady := func(f func() error) { ready.Store(&f) }
 	setReady(func() error { return errStarting })
-	adm, err := admin.Start(ctx, admin.Config{Addr: s.adminAddr, Metrics: metrics, Ready: func() error { return (*ready.Load())() }, Logger: log})
+	adm, err := admin.Start(ctx, admin.Config{Addr: s.adminAddr, ProfilesForAll: s.adminPprof, Metrics: metrics, Ready: func() error { return (*ready.Load())() }, Logger: log})
 	if err != nil {
 		return err
 	}

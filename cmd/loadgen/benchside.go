@@ -37,8 +37,8 @@ func declareSide(parent *cli.App, command, summary string) *sideFlags {
 	app := parent.Command(command, summary)
 	f := &sideFlags{app: app, command: command}
 	g := app.Group("Sides")
-	f.listen = g.Checked("listen", "", "HOST:PORT", "be the server of a client on another host, or in another process, and end with a signal; the ports that are measured are the kernel's choice, and nothing on them asks who comes", hostPort)
-	f.connect = g.Checked("connect", "", "HOST:PORT", "measure against a server that was started with --listen; empty = both sides are in this process, over loopback", hostPort)
+	f.listen = g.Address("listen", "", "HOST:PORT", "be the server of a client on another host, or in another process, and end with a signal; the ports that are measured are the kernel's choice, and nothing on them asks who comes", hostPort)
+	f.connect = g.Address("connect", "", "HOST:PORT", "measure against a server that was started with --listen; empty = both sides are in this process, over loopback", hostPort)
 	f.netns = g.Bool(netnsFlag, false, "start both sides, each in a network namespace of its own, joined by a bridge at MTU 1500: as on two hosts, by one command (Linux, root)")
 	g = app.Group("Repetitions")
 	f.runs = g.Int("runs", 3, cli.Range(1, 1000), "repetitions of each cell, interleaved; the first is named in each cell, since it is often the low one")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/loadgen"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -15,8 +16,9 @@ import (
 const defaultRequests = 1000
 
 type flags struct {
-	url, model, extraBody *string
-	header                *[]string
+	url              *redact.URL
+	model, extraBody *string
+	header           *[]string
 
 	concurrency, requests, warmup, isl, osl, seed *int
 	rate                                          *float64
@@ -31,15 +33,16 @@ type flags struct {
 	maxErrorRate *float64
 
 	label, dir, ui, info, format *string
-	metrics                      *[]string
+	metrics                      *[]redact.URL
 }
 
 func declare(app *cli.App) *flags {
 	f := &flags{}
 	g := app.Group("Target")
-	f.url = g.Checked("url", "http://127.0.0.1:8000", "URL", "server, or the full URL of its /v1/chat/completions or /v1/completions", loadgen.CheckURL)
+	f.url = g.URL("url", "http://127.0.0.1:8000", "URL", "server, or the full URL of its /v1/chat/completions or /v1/completions", loadgen.CheckURL)
 	f.model = g.String("model", "", "model of the requests; empty = the first that the server lists")
 	f.header = g.Repeated("header", "HEADER", "header line of every request, 'Name: value'; not written to the report", loadgen.CheckHeader)
+	g.FromFile("header")
 	f.extraBody = g.Checked("extra-body", "", "JSON", `fields added to every request, like {"ignore_eos":true}`, loadgen.CheckBody)
 
 	g = app.Group("Load")
@@ -73,7 +76,7 @@ func declare(app *cli.App) *flags {
 	g = app.Group("Report")
 	f.label = g.String("label", "", "name of the run")
 	f.dir = g.String("artifact-dir", "", "run directory, which must not hold a run yet; empty = runs/loadgen-TIME")
-	f.metrics = g.Repeated("metrics-url", "URL", "Prometheus text of a frontend or worker, like http://127.0.0.1:9090/metrics; gives CPU per request, the plane's counts and drops", loadgen.CheckURL)
+	f.metrics = g.RepeatedURL("metrics-url", "URL", "Prometheus text of a frontend or worker, like http://127.0.0.1:9090/metrics; gives CPU per request, the plane's counts and drops", loadgen.CheckURL)
 	f.info = g.String("run-info", "", `JSON file with what the starter of the run knows: {"config":{...},"environment":{...},"processes":[...]}; merged into run.json. config.response_plane asks for the proof of transit`)
 	f.ui = g.Enum("ui", uiAuto, []string{uiAuto, uiSimple, uiNone}, "status on standard error; auto = one line that is rewritten on a terminal, else as simple: a line now and then")
 
@@ -85,7 +88,7 @@ func declare(app *cli.App) *flags {
 		return nil
 	})
 	app.Check(func() error {
-		if loops := *f.client == loadgen.ClientRing || *f.client == loadgen.ClientEpoll; loops && strings.HasPrefix(*f.url, "https:") {
+		if loops := *f.client == loadgen.ClientRing || *f.client == loadgen.ClientEpoll; loops && strings.HasPrefix(f.url.Whole(), "https:") {
 			return fmt.Errorf("--client %s does not speak TLS: use --client goroutines or an http URL", *f.client)
 		}
 		return nil

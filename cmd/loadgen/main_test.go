@@ -163,6 +163,47 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
+// TestSecretsStayHere: the key of a server, in its URL, a header or a file, is in no output and no file of the run.
+func TestSecretsStayHere(t *testing.T) {
+	s := serve(t, 0, nil)
+	gone := httptest.NewServer(nil)
+	gone.Close() // its metrics cannot be read
+	dir := filepath.Join(t.TempDir(), "run")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("Authorization: Bearer secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with := func(url, path string) string {
+		return strings.Replace(url, "://", "://svc:secret@", 1) + path + "?api_key=secret"
+	}
+	code, stdout, stderr := call(t, "--url", with(s.URL, "/v1/chat/completions"), "--metrics-url", with(gone.URL, "/metrics"), "--metrics-url", with(s.URL, "/metrics"),
+		"--header-file", keys, "-c", "2", "-n", "20", "--osl", "4", "--isl", "3", "--artifact-dir", dir)
+	if code != 0 || !strings.Contains(stderr, "metrics could not be read") || !strings.Contains(stderr, "/metrics?api_key=xxxxx") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	outputs := map[string]string{"standard output": stdout, "standard error": stderr}
+	for _, name := range []string{"run.json", "report.html", "requests.jsonl", "timeseries.csv"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs[name] = string(b)
+	}
+	for name, text := range outputs {
+		if i := strings.Index(text, "secret"); i >= 0 {
+			t.Errorf("%s: ...%s", name, text[max(0, i-100):min(len(text), i+20)])
+		}
+	}
+	if !strings.Contains(outputs["run.json"], `"url": "http://xxxxx@`) {
+		t.Errorf("run.json does not name the server: %.2000s", outputs["run.json"])
+	}
+	for _, url := range []string{"ftp://svc:secret@h", "svc:secret@h:1", with("http://127.0.0.1:1", ""), with("http://:1", "")} {
+		if code, stdout, stderr := call(t, "--url", url, "--artifact-dir", filepath.Join(t.TempDir(), "none")); code != 1 || strings.Contains(stdout+stderr, "secret") {
+			t.Errorf("%s: exit code %d\n%s%s", url, code, stdout, stderr)
+		}
+	}
+}
+
 // TestInterrupt ends a run with a signal: a partial report, exit code 1. A signal that comes twice, as from GNU timeout, is one.
 func TestInterrupt(t *testing.T) {
 	if testing.Short() {

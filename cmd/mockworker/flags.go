@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/admin"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
 	"github.com/laneway-ai/laneway/internal/mockengine"
@@ -24,6 +25,7 @@ type flags struct {
 	trace *tracing.Flags
 
 	name, workerPrefix, model, adminAddr *string
+	adminPprof                           *bool
 	numWorkers                           *int
 
 	outputTokens, maxNumSeqs, maxWaiting, tokenBytes, seed *int
@@ -45,7 +47,8 @@ func declare(app *cli.App) *flags {
 	f.name = g.String("name", "", "name of this process in reports and metrics; HOST-PID when empty")
 	f.numWorkers = g.Int("num-workers", 64, cli.Range(1, 1024).Unit("engines"), "engines in this process, each a worker of its own")
 	f.workerPrefix = g.Checked("worker-id-prefix", "", "PREFIX", "worker ids are PREFIX-0, PREFIX-1, ...; made from --name when empty", validPrefix)
-	f.adminAddr = g.Addr("admin-addr", ":0", "where /metrics, /livez, /readyz, /debug/plane and /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.adminAddr = g.Addr("admin-addr", ":0", "where /metrics, /livez, /readyz, /debug/plane and, for clients on this host, /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.adminPprof = admin.DeclareProfiles(g)
 	f.startup = g.Duration("startup-duration", 0, cli.Range(0, time.Hour), "how long the engines load before they register")
 	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM and SIGHUP: how long requests are still taken after the workers left the registry, since frontends hear of it late")
 	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM and SIGHUP, after the grace: how long open responses may take to end")
@@ -112,6 +115,7 @@ func (f *flags) checkFiles() error {
 // settings are the values after parsing, with everything that is derived from others.
 type settings struct {
 	name, workerPrefix, model, adminAddr string
+	adminPprof                           bool
 	workers                              int
 	startup, grace, drain                time.Duration
 	engine                               mockengine.Config // of each engine, without Index, Flush and Observer
@@ -131,7 +135,7 @@ func (f *flags) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		name: name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, disco: disco, workers: *f.numWorkers,
+		name: name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, adminPprof: *f.adminPprof, disco: disco, workers: *f.numWorkers,
 		startup: *f.startup, grace: *f.grace, drain: *f.drain,
 		plane: f.plane.Settings(), values: f.app.Values(),
 	}

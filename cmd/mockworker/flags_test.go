@@ -112,3 +112,21 @@ func TestCheckConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestStartKeepsSecrets: no slip in an address brings its password into the journal.
+func TestStartKeepsSecrets(t *testing.T) {
+	for _, arg := range []string{
+		"--nats-url=svc:secret@host:4222", "--nats-url=http://svc:secret@host:4222", "--nats-url=nats://svc:secret@host:port",
+		"--etcd-endpoints=http://root:secret@host:2379", "--etcd-endpoints=root:secret@host:2379", "--etcd-endpoints=ftp://root:secret@host",
+		"--otlp-endpoint=ftp://u:secret@host", "--otlp-endpoint=http://u:secret@", "--admin-addr=u:secret@host:x", "--advertise-addr=u:secret@host",
+		"--bind-addr=u:secret@host:1", "--name=--nats-url=nats://u:secret@h", "svc:secret@host:4222", "--nats-ulr=nats://u:secret@h",
+	} {
+		var errs strings.Builder
+		app, _ := newApp()
+		app.Env, app.Stdout, app.Stderr = nil, io.Discard, &errs
+		code := app.Run([]string{arg, "--check-config"}, nil)
+		if strings.Contains(errs.String(), "secret") || code == 0 && !strings.HasPrefix(arg, "--name") {
+			t.Errorf("%s: exit code %d, %s", arg, code, errs.String())
+		}
+	}
+}

@@ -124,7 +124,7 @@ func (p *process) build(ctx context.Context) error {
 	p.metrics.addLoad(p.engines)
 	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...),
 		planemetrics.Settings(func() []planeflags.Setting { return p.s.plane.InForce(p.sockets()) }))
-	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
+	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, ProfilesForAll: p.s.adminPprof, Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
 		return err
 	}
 	p.onClose(func() { p.admin.Close() })

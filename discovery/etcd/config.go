@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
@@ -47,16 +48,22 @@ func CheckEndpoint(s string) error {
 	}
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		if scheme != "http" && scheme != "https" {
-			return fmt.Errorf("has the scheme %q: use http:// or https://", scheme)
+			return fmt.Errorf("has the scheme %q: use http:// or https://", redact.Address(scheme))
 		}
 		addr = strings.TrimSuffix(rest, "/")
 	}
+	if strings.Contains(addr, "@") { // the client would look up a host of that name
+		return errors.New("holds a user: leave it out, and give the user name and the password by themselves (--etcd-username, --etcd-password-file)")
+	}
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" || port == "" {
+	if err != nil || host == "" || port == "" || strings.ContainsAny(addr, "/?#") {
 		return errors.New("is not an address of etcd: write it like 127.0.0.1:2379 or http://127.0.0.1:2379")
 	}
 	return nil
 }
+
+// shown is a list of endpoints as errors may show it.
+func shown(endpoints []string) string { return redact.Address(strings.Join(endpoints, ", ")) }
 
 // Validate reports all that does not hold.
 func (c Config) Validate() error {
@@ -68,9 +75,9 @@ func (c Config) Validate() error {
 	}
 	for _, e := range c.Endpoints {
 		if strings.TrimSpace(e) == "" {
-			bad("an endpoint is empty (--etcd-endpoints %s)", strings.Join(c.Endpoints, ","))
+			bad("an endpoint is empty (--etcd-endpoints %s)", shown(c.Endpoints))
 		} else if err := CheckEndpoint(e); err != nil {
-			bad("endpoint %s %w (--etcd-endpoints)", e, err)
+			bad("endpoint %s %w (--etcd-endpoints)", redact.Address(e), err)
 		}
 	}
 	if !discovery.ValidName(c.Namespace) {

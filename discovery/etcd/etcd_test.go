@@ -124,6 +124,18 @@ func TestConfigReportsAll(t *testing.T) {
 	if err := (Config{Endpoints: []string{"x:1"}}).Validate(); err != nil {
 		t.Error(err)
 	}
+	for endpoint, want := range map[string]string{
+		"http://root:secret@h:2379": "http://xxxxx@h:2379 holds a user", "root:secret@h:2379": "xxxxx@h:2379 holds a user", "http://secret@h:2379": "--etcd-password-file",
+		"http://h:2379/?k=secret": "http://h:2379/?k=xxxxx is not an address of etcd", "ftp:secret@x://h:1": "has the scheme",
+	} {
+		if err := (Config{Endpoints: []string{"x:1", endpoint, ""}}).Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s and no password", endpoint, err, want)
+		}
+	}
+	err = &UnreachableError{Endpoints: []string{"http://root:secret@h:1", "h:2"}, Err: context.DeadlineExceeded}
+	if !strings.Contains(err.Error(), "http://xxxxx@h:1") || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
 }
 
 func TestConflictNamesTheHolder(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +109,7 @@ func (r *Registry) connect(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil && !passing(err) {
-		return fmt.Errorf("etcd: %s (--etcd-endpoints): %w", strings.Join(r.cfg.Endpoints, ", "), err)
+		return fmt.Errorf("etcd: %s (--etcd-endpoints): %w", shown(r.cfg.Endpoints), err)
 	}
 	return &UnreachableError{Endpoints: r.cfg.Endpoints, After: time.Since(begin).Round(100 * time.Millisecond), Err: r.why(err)}
 }

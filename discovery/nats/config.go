@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
@@ -52,6 +54,8 @@ func (c Config) Validate() error {
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("nats: "+format, a...)) }
 	if strings.TrimSpace(c.URL) == "" {
 		bad("no server is given (--nats-url)")
+	} else if err := checkURL(c.URL); err != nil {
+		bad("%s: %w (--nats-url)", redact.Address(c.URL), err)
 	}
 	if !discovery.ValidName(c.Namespace) {
 		bad("namespace %q is not 1 to 128 letters, digits, '-' or '_'", c.Namespace)
@@ -75,6 +79,20 @@ func (c Config) Validate() error {
 		bad("queue of %d requests is not 1 to 65536", c.Queue)
 	}
 	return errors.Join(errs...)
+}
+
+// checkURL finds what the client would not parse; its own error holds the password.
+func checkURL(list string) error {
+	for s := range strings.SplitSeq(list, ",") {
+		s = strings.TrimSpace(s)
+		if !strings.Contains(s, "://") {
+			s = "nats://" + s // as the client does it
+		}
+		if u, err := url.Parse(s); err != nil || u.Host == "" {
+			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222, and what is special in a password as %40")
+		}
+	}
+	return nil
 }
 
 func (c Config) withDefaults() Config {

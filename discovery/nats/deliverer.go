@@ -11,6 +11,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/laneway-ai/laneway/discovery"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 var _ discovery.Deliverer = (*Deliverer)(nil)
@@ -70,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Deliverer, error) {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return nil, fmt.Errorf("nats: cannot connect to %s (--nats-url): %w: %w", redact(cfg.URL), discovery.ErrUnavailable, err)
+		return nil, fmt.Errorf("nats: cannot connect to %s (--nats-url): %w: %w", redact.Address(cfg.URL), discovery.ErrUnavailable, redact.Error(err, redact.New(cfg.URL)))
 	}
 	d.nc = nc
 	return d, nil
@@ -82,10 +83,10 @@ func (d *Deliverer) callbacks() []natsio.Option {
 		natsio.DisconnectErrHandler(func(_ *natsio.Conn, err error) {
 			d.up.Swap(newUptime()).end()
 			if d.life.Err() == nil {
-				log.Warn("nats: the connection broke; requests fail until it is back", "err", err)
+				log.Warn("nats: the connection broke; requests fail until it is back", "err", redact.Error(err))
 			}
 		}),
-		natsio.ReconnectHandler(func(nc *natsio.Conn) { log.Info("nats: connected again", "server", nc.ConnectedUrlRedacted()) }),
+		natsio.ReconnectHandler(func(nc *natsio.Conn) { log.Info("nats: connected again", "server", redact.Address(nc.ConnectedUrl())) }),
 		natsio.ErrorHandler(func(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -155,7 +156,7 @@ func newUptime() *uptime {
 }
 
 func (d *Deliverer) unavailable(cause error) error {
-	return fmt.Errorf("%w: %s: %w", discovery.ErrUnavailable, redact(d.cfg.URL), cause)
+	return fmt.Errorf("%w: %s: %w", discovery.ErrUnavailable, redact.Address(d.cfg.URL), cause)
 }
 
 // Close lets requests that are queued reach their handlers for up to 2 s, ends all services and the connection, and joins

@@ -85,6 +85,16 @@ func TestConfigReportsAll(t *testing.T) {
 			t.Errorf("Validate = %v, does not say %s", err, want)
 		}
 	}
+	for _, url := range []string{"nats://svc:secret@h:port", "nats://svc:sec/secret@h", "svc:secret@", "nats://svc:%secret@h", "nats://a:secret@h,nats://b:secret@h:x"} {
+		d, err := New(t.Context(), Config{URL: url, DialTimeout: 200 * time.Millisecond})
+		if err == nil {
+			d.Close()
+			t.Fatalf("%s connects", url)
+		}
+		if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "--nats-url") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
 	if _, err := New(t.Context(), Config{URL: "nats://127.0.0.1:1", NKeySeed: "/does/not/exist"}); err == nil || !strings.Contains(err.Error(), "/does/not/exist") {
 		t.Errorf("a missing seed file: %v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -31,6 +30,8 @@ type Config struct {
 	// Live says why the process should be restarted, Ready why it should get no work; nil errors, and nil functions,
 	// mean that all is well. They are called by several goroutines at once and must not wait.
 	Live, Ready func() error
+	// ProfilesForAll serves profiles to clients on other hosts too, not only to those on the loopback interface.
+	ProfilesForAll bool
 	// Logger gets what goes wrong while serving; nil discards it.
 	Logger *slog.Logger
 }
@@ -113,11 +114,7 @@ func (s *Server) routes(cfg Config, others *log.Logger) {
 			ErrorHandling: promhttp.HTTPErrorOnError,
 		}))
 	}
-	s.Handle("/debug/pprof/", http.HandlerFunc(pprof.Index))
-	s.Handle("/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
-	s.Handle("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
-	s.Handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
-	s.Handle("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+	s.profiles(cfg.ProfilesForAll)
 }
 
 // Handle adds a handler under a pattern of http.ServeMux: "GET /debug/plane". It may be called while serving; a pattern

@@ -35,6 +35,9 @@ var table = []rule{
 	{path: "internal/seldom", kind: library,
 		why: "every library package that logs what others can cause uses it, so it may depend on nothing"},
 
+	{path: "internal/redact", kind: library,
+		why: "library packages and programs hide secrets with it, so it may depend on nothing"},
+
 	{path: "transport", kind: library,
 		why: "the contract knows no implementation and nothing above it"},
 	{path: "transport/internal/...", kind: library, imports: []string{"transport"}, modules: []string{"golang.org/x/"},
@@ -59,10 +62,10 @@ var table = []rule{
 		why: "implementations know the contracts, never one another"},
 	{path: "discovery/static/...", kind: library, imports: []string{"discovery", "discovery/internal/...", "internal/seldom"}, modules: []string{"golang.org/x/"},
 		why: "implementations know the contracts, never one another"},
-	{path: "discovery/etcd/...", kind: library, imports: []string{"discovery", "discovery/internal/...", "internal/seldom"},
+	{path: "discovery/etcd/...", kind: library, imports: []string{"discovery", "discovery/internal/...", "internal/redact", "internal/seldom"},
 		modules: []string{"go.etcd.io/etcd/api", "go.etcd.io/etcd/client", "google.golang.org/grpc", "go.uber.org/zap", "golang.org/x/"},
 		why:     "implementations know the contracts, never one another; only this one knows etcd"},
-	{path: "discovery/nats/...", kind: library, imports: []string{"discovery", "discovery/internal/...", "internal/seldom"},
+	{path: "discovery/nats/...", kind: library, imports: []string{"discovery", "discovery/internal/...", "internal/redact", "internal/seldom"},
 		modules: []string{"github.com/nats-io/nats.go", "golang.org/x/"},
 		why:     "implementations know the contracts, never one another; only this one knows NATS"},
 
@@ -74,7 +77,7 @@ var table = []rule{
 		why: "it reads snapshots of the plane and is the only library package that knows Prometheus"},
 
 	{path: "internal/leaktest", kind: helper, why: "every test uses it, so it may depend on nothing"},
-	{path: "internal/cli", kind: helper, modules: []string{"golang.org/x/sys"}, why: "the command line knows nothing about what it sets"},
+	{path: "internal/cli", kind: helper, imports: []string{"internal/redact"}, modules: []string{"golang.org/x/sys"}, why: "the command line knows nothing about what it sets"},
 	{path: "internal/procstat", kind: helper, modules: []string{"golang.org/x/sys", "github.com/prometheus/procfs"},
 		why: "it reads the kernel and nothing of ours"},
 	{path: "internal/archtest", kind: helper, why: "it reads source, it does not use it"},
@@ -82,7 +85,7 @@ var table = []rule{
 		imports: []string{"internal/cli", "internal/refplane", "transport/...", "responseplane", "discovery"},
 		why:     "it is the one place below the commands that names concrete transports"},
 	{path: "internal/discoveryflags", kind: helper, modules: []string{anyModule},
-		imports: []string{"internal/cli", "discovery/..."},
+		imports: []string{"internal/cli", "internal/redact", "discovery/..."},
 		why:     "it is the one place below the commands that names the implementations of discovery"},
 	{path: "internal/...", kind: helper, modules: []string{anyModule},
 		imports: []string{"internal/...", "responseplane/...", "mux/...", "transport", "discovery/..."},

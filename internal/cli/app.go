@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Func is what a program or one of its commands does. ctx ends on SIGINT, SIGTERM or SIGHUP (context.Cause is a *SignalError).
@@ -180,9 +182,22 @@ func (a *App) logger() *slog.Logger {
 	if err := level.UnmarshalText([]byte(*a.logLevel)); err != nil {
 		level = slog.LevelInfo // cannot be: the flag takes these four names only
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutSecrets}
 	if *a.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.Stderr, opts))
 	}
 	return slog.New(slog.NewTextHandler(a.Stderr, opts))
+}
+
+// withoutSecrets hides those of URLs that an error or a text has, whoever made it.
+func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value; v.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(redact.Text(v.String()))
+	case slog.KindAny:
+		if err, ok := v.Any().(error); ok {
+			a.Value = slog.AnyValue(redact.Error(err))
+		}
+	}
+	return a
 }

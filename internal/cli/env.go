@@ -26,7 +26,7 @@ func WithoutSettings(env []string) []string {
 // parseEnv sets the flags that the command line left alone.
 func (a *App) parseEnv() []error {
 	var errs []error
-	vars := a.settings()
+	vars := a.variables()
 	a.each(func(o *option) {
 		name := EnvName(o.name)
 		value := vars[name]
@@ -44,8 +44,8 @@ func (a *App) parseEnv() []error {
 	return errs
 }
 
-// settings are the variables with our prefix; the last of equal names counts, as in os/exec.
-func (a *App) settings() map[string]string {
+// variables are those with our prefix; the last of equal names counts, as in os/exec.
+func (a *App) variables() map[string]string {
 	vars := make(map[string]string)
 	for _, kv := range a.Env {
 		if k, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(k, envPrefix) {
@@ -109,7 +109,7 @@ func (a *App) unknownEnv() []unknown {
 		names = append(names, strings.TrimPrefix(name, envPrefix))
 	}
 	var out []unknown
-	for _, name := range slices.Sorted(maps.Keys(a.settings())) {
+	for _, name := range slices.Sorted(maps.Keys(a.variables())) {
 		if known[name] {
 			continue
 		}

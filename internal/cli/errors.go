@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Exit codes of the programs. They are part of the contract with scripts.
@@ -38,7 +40,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 type FlagError struct {
 	Flag  string // the long name, without dashes; "" when the argument belongs to no flag
 	Where string // as the user wrote it: "--lanes", "-c" or "LANEWAY_LANES"
-	Value string // the value as it was given; passwords are masked
+	Value string // the value as it was given; without secrets
 	Err   error  // what is wrong with it, and what would be right
 }
 
@@ -91,12 +93,12 @@ func (a *App) report(err error) int {
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		for _, c := range complaints(usage.Err) {
-			fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name(), oneLine(c.Error()))
+			fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name(), line(c))
 		}
 		fmt.Fprintf(a.Stderr, "%s: all flags and their ranges: %s --help\n", a.Name(), a.Name())
 		return ExitFailure
 	}
-	fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name(), oneLine(err.Error()))
+	fmt.Fprintf(a.Stderr, "%s: %s\n", a.Name(), line(err))
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		return exit.Code
@@ -116,6 +118,7 @@ func complaints(err error) []error {
 	return []error{err}
 }
 
-func oneLine(s string) string {
-	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; ")
+// line is an error as one line, without the secrets of URLs that another package may have put there.
+func line(err error) string {
+	return strings.ReplaceAll(strings.TrimRight(redact.Error(err).Error(), "\n"), "\n", "; ")
 }

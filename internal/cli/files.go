@@ -1,6 +1,11 @@
 package cli
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
 
 // FilesError says that a process may not open as many files (sockets included) as it needs.
 type FilesError struct {
@@ -27,4 +32,17 @@ func NeedFiles(n int, what string) error {
 		return fmt.Errorf("%w (%w)", err, raiseErr)
 	}
 	return err
+}
+
+// ReadSecret is what a file holds, without the line end that editors put there.
+func ReadSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimRight(string(b), "\r\n")
+	if s == "" {
+		return "", errors.New("the file is empty")
+	}
+	return s, nil
 }

@@ -3,11 +3,12 @@ package cli
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Group declares flags under a heading of --help. Every method declares one flag and returns where its value will be
@@ -152,7 +153,16 @@ func (g *Group) Checked(name, def, placeholder, usage string, valid func(string)
 
 // Addr declares a listening address, host:port. The host may be empty (all interfaces), port 0 lets the kernel choose.
 func (g *Group) Addr(name, def, usage string) *string {
-	return g.Checked(name, def, "HOST:PORT", usage, validAddr)
+	return g.Address(name, def, "HOST:PORT", usage, validAddr)
+}
+
+// Address declares a host, or an address of another kind than Addr, checked as by Checked.
+func (g *Group) Address(name, def, placeholder, usage string, valid func(string) error) *string {
+	p := new(string)
+	o := stringOption(p, name, def, placeholder, usage, valid)
+	o.show = redact.Address
+	g.declare(o)
+	return p
 }
 
 // Enum declares one of several words.
@@ -212,7 +222,12 @@ func (g *Group) EnumList(name string, def, allowed []string, usage string) *[]st
 // environment twin holds one value.
 func (g *Group) Repeated(name, placeholder, usage string, valid func(string) error) *[]string {
 	p := new([]string)
-	g.declare(&option{
+	g.declare(repeatedOption(p, name, placeholder, usage, valid))
+	return p
+}
+
+func repeatedOption(p *[]string, name, placeholder, usage string, valid func(string) error) *option {
+	return &option{
 		name: name, usage: usage + " (may be repeated)", kind: placeholder,
 		reset: func() { *p = nil },
 		set: func(s string) error {
@@ -227,10 +242,9 @@ func (g *Group) Repeated(name, placeholder, usage string, valid func(string) err
 			*p = append(*p, s)
 			return nil
 		},
-		text:  func() string { return strings.Join(maskAll(*p), ",") },
-		value: func() any { return maskAll(*p) },
-	})
-	return p
+		text:  func() string { return redact.Text(strings.Join(*p, ",")) },
+		value: func() any { return texts(*p) },
+	}
 }
 
 func stringOption(p *string, name, def, kind, usage string, valid func(string) error) *option {
@@ -245,7 +259,7 @@ func stringOption(p *string, name, def, kind, usage string, valid func(string) e
 			*p = s
 			return nil
 		},
-		text: func() string { return mask(*p) }, value: func() any { return mask(*p) },
+		text: func() string { return redact.Text(*p) }, value: func() any { return redact.Text(*p) },
 	}
 }
 
@@ -271,14 +285,14 @@ func listOption(p *[]string, name string, def []string, kind, usage string, vali
 			*p = items
 			return nil
 		},
-		text:  func() string { return strings.Join(maskAll(*p), ",") },
-		value: func() any { return strings.Join(maskAll(*p), ",") },
+		text:  func() string { return redact.Text(strings.Join(*p, ",")) },
+		value: func() any { return redact.Text(strings.Join(*p, ",")) },
 	}
 }
 
 func validAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
-	if err != nil {
+	if err != nil || strings.Contains(s, "@") {
 		return fmt.Errorf("is not host:port: write it like :9090, 127.0.0.1:9090 or [::1]:9090")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
@@ -318,22 +332,10 @@ func parseBool(s string) (v, ok bool) {
 	return false, false
 }
 
-// mask hides the password of a URL, so that neither a report nor an error shows it.
-func mask(s string) string {
-	if !strings.Contains(s, "@") || !strings.Contains(s, "://") {
-		return s
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return s[:strings.Index(s, "://")+3] + "xxxxx@" + s[strings.LastIndex(s, "@")+1:]
-	}
-	return u.Redacted()
-}
-
-func maskAll(items []string) []string {
+func texts(items []string) []string {
 	out := make([]string, len(items))
 	for i, s := range items {
-		out[i] = mask(s)
+		out[i] = redact.Text(s)
 	}
 	return out
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"net"
 	"syscall"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Listen opens the TCP address that a flag gives. It fails with a *FlagError that names flag, address and the fix.
@@ -27,5 +29,5 @@ func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	case errors.As(err, &dns):
 		err = fmt.Errorf("the host name cannot be resolved: use an address of this host, or none (:9090) for all: %w", err)
 	}
-	return nil, &FlagError{Flag: flag, Where: "--" + flag, Value: quote(addr), Err: err}
+	return nil, &FlagError{Flag: flag, Where: "--" + flag, Value: quote(redact.Address(addr)), Err: err}
 }

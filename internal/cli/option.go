@@ -22,6 +22,9 @@ type option struct {
 	format           func(float64) string
 	allowed          []string
 	boolean          bool
+	show             func(string) string // a value as a complaint may quote it; nil = redact.Text
+	file             *option             // the flag that names a file with the value; nil = none
+	twin             bool                // names the file of another flag
 
 	set   func(string) error
 	reset func() // forgets what earlier calls of set added
@@ -56,11 +59,11 @@ const checkConfigFlag = "check-config"
 // Source says where the value of a flag comes from.
 func (a *App) Source(name string) Source { return a.sources[name] }
 
-// Values are all flags in force, defaults included, by long name, written as the flags take them. Passwords in URLs
-// are masked.
+// Values are all flags in force, defaults included, by long name, written as the flags take them. Secrets in URLs
+// are hidden.
 func (a *App) Values() map[string]string {
 	out := make(map[string]string)
-	a.each(func(o *option) { out[o.name] = o.text() })
+	a.settings(func(o *option) { out[o.name] = o.text() })
 	return out
 }
 
@@ -68,7 +71,7 @@ func (a *App) Values() map[string]string {
 // booleans, durations and lists as text.
 func (a *App) Config() map[string]any {
 	out := make(map[string]any)
-	a.each(func(o *option) { out[strings.ReplaceAll(o.name, "-", "_")] = o.value() })
+	a.settings(func(o *option) { out[strings.ReplaceAll(o.name, "-", "_")] = o.value() })
 	return out
 }
 
@@ -80,6 +83,15 @@ func (a *App) each(f func(*option)) {
 			}
 		}
 	}
+}
+
+// settings calls f for each flag that is a setting of the run: where a value was read is not.
+func (a *App) settings(f func(*option)) {
+	a.each(func(o *option) {
+		if !o.twin {
+			f(o)
+		}
+	})
 }
 
 // lookup finds a flag by its long or short name.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Parse sets the flags from args and the environment. Run calls it. It returns nil or a *UsageError that joins every
@@ -29,12 +31,13 @@ func (a *App) Parse(args []string) error {
 		args = args[used:]
 	}
 	errs = append(errs, a.parseEnv()...)
+	errs = append(errs, a.parseFiles()...)
 	for _, arg := range a.args {
 		switch {
 		case a.argsUsage == "":
 			errs = append(errs, a.unexpected(arg))
 		case !utf8.ValidString(arg):
-			errs = append(errs, &FlagError{Where: quote(arg), Err: errNotUTF8})
+			errs = append(errs, &FlagError{Where: quoteArg(arg), Err: errNotUTF8})
 		}
 	}
 	for _, check := range a.checks {
@@ -65,7 +68,7 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		if !hasValue && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && a.argsUsage == "" {
 			used = 1
 		}
-		return used, &FlagError{Where: quote(where), Err: fmt.Errorf("there is no such flag%s", didYouMean(a.nearestFlag(name)))}
+		return used, &FlagError{Where: quoteArg(where), Err: fmt.Errorf("there is no such flag%s", didYouMean(a.nearestFlag(name)))}
 	}
 	switch {
 	case hasValue:
@@ -81,7 +84,7 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		return 0, &FlagError{Flag: o.name, Where: where, Err: fmt.Errorf("needs a value: %s %s", where, o.kind)}
 	case a.isFlag(rest[0]):
 		return 0, &FlagError{Flag: o.name, Where: where,
-			Err: fmt.Errorf("needs a value, but %s follows: %s %s (or %s=VALUE)", rest[0], where, o.kind, where)}
+			Err: fmt.Errorf("needs a value, but %s follows: %s %s (or %s=VALUE)", quoteArg(rest[0]), where, o.kind, where)}
 	default:
 		value, used = rest[0], 1
 	}
@@ -102,7 +105,11 @@ func (o *option) take(where, value string) error {
 		err = o.set(value)
 	}
 	if err != nil {
-		return &FlagError{Flag: o.name, Where: where, Value: quote(value), Err: err}
+		show := o.show
+		if show == nil {
+			show = redact.Text
+		}
+		return &FlagError{Flag: o.name, Where: where, Value: quote(show(value)), Err: err}
 	}
 	return nil
 }
@@ -128,7 +135,7 @@ func (a *App) unexpected(arg string) error {
 	} else if a.lookup(arg) != nil {
 		fix = "flags begin with two dashes: --" + arg
 	}
-	return &FlagError{Where: quote(arg), Err: errors.New(fix)}
+	return &FlagError{Where: quoteArg(arg), Err: errors.New(fix)}
 }
 
 func (a *App) needCommand() error {
@@ -143,9 +150,11 @@ func (a *App) commandNames() []string {
 	return names
 }
 
-// quote masks passwords and makes empty and spaced values, and what is not text, visible.
+// quoteArg quotes an argument of which it is not known what it was meant to be.
+func quoteArg(s string) string { return quote(redact.Args([]string{s})[0]) }
+
+// quote makes empty and spaced values, and what is not text, visible.
 func quote(s string) string {
-	s = mask(s)
 	if s == "" || strings.ContainsAny(s, " \t\n\r\"'") || !utf8.ValidString(s) {
 		return fmt.Sprintf("%q", s)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -189,22 +188,6 @@ func TestValueMissingBeforeNextFlag(t *testing.T) {
 	}
 	if *lanes != 3 {
 		t.Errorf("lanes %d: parsing did not go on", *lanes)
-	}
-}
-
-func TestPasswordsAreMasked(t *testing.T) {
-	a, _, _ := newTest()
-	g := a.Group("G")
-	nats := g.String("nats-url", "", "nats")
-	g.List("etcd-endpoints", nil, "etcd")
-	if err := a.Parse([]string{"--nats-url", "nats://u:secret@host:4222", "--etcd-endpoints", "http://a:1,http://u:secret@b:2"}); err != nil {
-		t.Fatal(err)
-	}
-	if *nats != "nats://u:secret@host:4222" {
-		t.Errorf("the program got %q", *nats)
-	}
-	if s := fmt.Sprint(a.Values(), a.Config()); strings.Contains(s, "secret") || !strings.Contains(s, "nats://u:xxxxx@host:4222") {
-		t.Errorf("values are %s", s)
 	}
 }
 

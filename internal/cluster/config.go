@@ -15,6 +15,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/loadgen"
 	"github.com/laneway-ai/laneway/internal/netns"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -59,8 +60,8 @@ type Config struct {
 	Lanes func(plane string) int
 
 	// EtcdEndpoints and NATSURL name servers that run already. Empty: each run starts its own.
-	EtcdEndpoints []string
-	NATSURL       string
+	EtcdEndpoints []redact.URL
+	NATSURL       redact.URL
 
 	// Dir gets a directory for each run, named ARM-N.
 	Dir string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 func valid() Config {
@@ -94,7 +95,7 @@ func TestServersThatAreNotThereAreFoundEarly(t *testing.T) {
 	gone := l.Addr().String()
 	l.Close()
 	c := valid()
-	c.EtcdEndpoints, c.NATSURL = []string{"http://" + gone}, "nats://"+gone
+	c.EtcdEndpoints, c.NATSURL = redact.URLs("http://"+gone), redact.New("nats://"+gone)
 	err = c.Preflight(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--etcd-endpoints") || !strings.Contains(err.Error(), "--nats-url") || strings.Count(err.Error(), gone) < 2 {
 		t.Errorf("error %v", err)

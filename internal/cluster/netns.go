@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Names of the nodes of a run in namespaces; a worker process's node is called as the process.
@@ -34,14 +35,14 @@ func (c Config) checkNetns() error {
 		}
 	}
 	for _, e := range c.EtcdEndpoints {
-		if _, _, err := target(e, "http"); err != nil {
+		if _, _, err := target(e.Whole(), "http"); err != nil {
 			errs = append(errs, fmt.Errorf("--netns with --etcd-endpoints %s: %w", e, err))
 		}
 	}
-	if c.NATSURL != "" {
-		for e := range strings.SplitSeq(c.NATSURL, ",") {
+	if !c.NATSURL.Empty() {
+		for e := range strings.SplitSeq(c.NATSURL.Whole(), ",") {
 			if _, _, err := target(strings.TrimSpace(e), "nats"); err != nil {
-				errs = append(errs, fmt.Errorf("--netns with --nats-url %s: %w", e, err))
+				errs = append(errs, fmt.Errorf("--netns with --nats-url %s: %w", redact.Address(e), err))
 			}
 		}
 	}

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
+// playedNATS is the NATS that the programs are told of.
+const playedNATS = "nats://svc:secret@nats:1"
+
 // flagOf reads a flag of a played program.
 func flagOf(name string) string {
 	for _, a := range os.Args[1:] {
@@ -79,8 +82,16 @@ func play(role string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	var nats string // frontend and workers get it here, where no list of processes shows it
+	if role != "loadgen" {
+		nats = "LANEWAY_NATS_URL=" + playedNATS
+	}
+	if args := strings.Join(os.Args, " "); strings.Contains(args, "secret") || nats != "" && os.Getenv("LANEWAY_NATS_URL") != playedNATS {
+		fmt.Fprintln(os.Stderr, "the URL of NATS came another way:", args)
+		return 1
+	}
 	for _, kv := range os.Environ() {
-		if strings.HasPrefix(kv, "LANEWAY_") {
+		if strings.HasPrefix(kv, "LANEWAY_") && kv != nats {
 			fmt.Fprintln(os.Stderr, "a setting of the parent came through:", kv)
 			return 1
 		}

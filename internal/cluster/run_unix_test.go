@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -95,7 +96,7 @@ func playedConfig(bin, dir string, out *lines) Config {
 		Arms:     []string{"tcp"}, Runs: 1, Workers: 4, Processes: 2, Concurrency: 1, Requests: 1, Warmup: 1, ISL: 1, OSL: 2, ITL: time.Millisecond,
 		Router: "random", BindAddr: "127.0.0.1:0", ServerEndpoints: 2, PlaneArgs: []string{"--lanes=2"},
 		// Played programs talk to nobody, so these are only passed on.
-		EtcdEndpoints: []string{"http://etcd:1"}, NATSURL: "nats://nats:1",
+		EtcdEndpoints: redact.URLs("http://etcd:1"), NATSURL: redact.New(playedNATS),
 		Dir: dir, Settings: map[string]any{"isl": 1}, Progress: out,
 	}
 }

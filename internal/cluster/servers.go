@@ -9,6 +9,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/discovery/nats"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // newNamespace keeps a run apart from all others that share its servers.
@@ -28,14 +29,14 @@ func (c Config) checkServers(ctx context.Context) error {
 		return err
 	}
 	if len(c.EtcdEndpoints) > 0 {
-		r, err := etcd.New(ctx, etcd.Config{Endpoints: c.EtcdEndpoints, Namespace: namespace})
+		r, err := etcd.New(ctx, etcd.Config{Endpoints: redact.Wholes(c.EtcdEndpoints), Namespace: namespace})
 		if err == nil {
 			err = r.Close()
 		}
 		errs = append(errs, err)
 	}
-	if c.NATSURL != "" {
-		d, err := nats.New(ctx, nats.Config{URL: c.NATSURL, Namespace: namespace, Name: "cluster"})
+	if !c.NATSURL.Empty() {
+		d, err := nats.New(ctx, nats.Config{URL: c.NATSURL.Whole(), Namespace: namespace, Name: "cluster"})
 		if err == nil {
 			err = d.Close()
 		}

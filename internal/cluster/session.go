@@ -14,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // session is everything that one run has started. It belongs to one goroutine; only fail is called by others.
@@ -58,7 +59,7 @@ func (c Config) open(ctx context.Context, arm, name string) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--artifact-dir: %w", err)
 	}
-	s := &session{cfg: c, name: name, arm: arm, dir: dir, logs: filepath.Join(dir, "logs"), env: cli.WithoutSettings(os.Environ()), natsURL: c.NATSURL, etcdURLs: c.EtcdEndpoints}
+	s := &session{cfg: c, name: name, arm: arm, dir: dir, logs: filepath.Join(dir, "logs"), env: cli.WithoutSettings(os.Environ()), natsURL: c.NATSURL.Whole(), etcdURLs: redact.Wholes(c.EtcdEndpoints)}
 	if err := os.MkdirAll(s.logs, 0o755); err != nil {
 		return nil, fmt.Errorf("--artifact-dir: %w", err)
 	}
@@ -133,9 +134,14 @@ func (v *server) shut() error {
 	return errors.Join(err, v.log.Close())
 }
 
-// discoveryArgs are the flags that lead a program to etcd and NATS.
+// discoveryEnv leads a program to NATS: its URL may hold a password, and arguments are in every list of processes.
+func (s *session) discoveryEnv() []string {
+	return append(slices.Clone(s.env), cli.EnvName("nats-url")+"="+s.natsURL)
+}
+
+// discoveryArgs are the flags that lead a program to etcd.
 func (s *session) discoveryArgs() []string {
-	return []string{"--namespace=" + s.namespace, "--etcd-endpoints=" + strings.Join(s.etcdURLs, ","), "--nats-url=" + s.natsURL, "--response-plane=" + s.arm}
+	return []string{"--namespace=" + s.namespace, "--etcd-endpoints=" + strings.Join(s.etcdURLs, ","), "--response-plane=" + s.arm}
 }
 
 // stopDrain is how long frontend and workers may wait for open responses. When they are told to stop the load has ended, so nobody reads
@@ -161,7 +167,7 @@ func (s *session) startWorkers() error {
 		args = append(args, s.cfg.holdArgs(i)...)
 		sp := s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)
 		sp.cores = s.cfg.pins[pinWorkers]
-		sp.env = append(slices.Clone(s.env), fmt.Sprintf("GOMAXPROCS=%d", s.cfg.workerProcs()))
+		sp.env = append(s.discoveryEnv(), fmt.Sprintf("GOMAXPROCS=%d", s.cfg.workerProcs()))
 		if s.workers[i], err = start(sp); err != nil {
 			return err
 		}
@@ -175,6 +181,7 @@ func (s *session) startFrontend() (err error) {
 		"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
 	sp := s.spec(nodeFrontend, s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...)
 	sp.cores = s.cfg.pins[pinFrontend]
+	sp.env = s.discoveryEnv()
 	s.frontend, err = start(sp)
 	return err
 }

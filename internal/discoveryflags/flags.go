@@ -11,6 +11,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // group is the heading of --help.
@@ -24,8 +25,9 @@ type Options struct {
 
 // Flags are the declared flags of one program.
 type Flags struct {
-	namespace, natsURL                                    *string
-	etcdEndpoints                                         *[]string
+	namespace                                             *string
+	natsURL                                               *redact.URL
+	etcdEndpoints                                         *[]redact.URL
 	etcdUser, etcdPasswordFile, etcdCA, etcdCert, etcdKey *string
 	natsUser, natsPasswordFile, natsCreds, natsNKey       *string
 	natsCA, natsCert, natsKey                             *string
@@ -38,7 +40,7 @@ func Register(app *cli.App, o Options) *Flags {
 	file := func(name, usage string) *string { return g.Checked(name, "", "FILE", usage, nil) }
 	f := &Flags{}
 	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects", validNamespace)
-	f.etcdEndpoints = g.List("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers are registered: host:port or URLs of its members")
+	f.etcdEndpoints = g.URLs("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers are registered: host:port or URLs of its members")
 	f.etcdUser = g.String("etcd-username", "", "user at etcd; needs --etcd-password-file")
 	f.etcdPasswordFile = file("etcd-password-file", "file that holds the password at etcd")
 	f.etcdCA = file("etcd-ca-file", "PEM file of the authorities that etcd's certificate must come from; makes the connection TLS")
@@ -53,7 +55,7 @@ func Register(app *cli.App, o Options) *Flags {
 			return nil
 		})
 	}
-	f.natsURL = g.Checked("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, which carries the requests; several servers with commas between", validNATS)
+	f.natsURL = g.URL("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, which carries the requests; several servers with commas between", CheckNATS)
 	f.natsUser = g.String("nats-username", "", "user at NATS; needs --nats-password-file")
 	f.natsPasswordFile = file("nats-password-file", "file that holds the password at NATS")
 	f.natsCreds = file("nats-creds-file", "credentials file (a JWT and its nkey) for NATS")
@@ -97,11 +99,11 @@ func (f *Flags) check() error {
 }
 
 // CheckEndpoints looks at the values of --etcd-endpoints.
-func CheckEndpoints(list []string) error {
+func CheckEndpoints(list []redact.URL) error {
 	var errs []error
 	for _, e := range list {
-		if err := etcd.CheckEndpoint(e); err != nil {
-			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e, Err: err})
+		if err := etcd.CheckEndpoint(e.Whole()); err != nil {
+			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e.String(), Err: err})
 		}
 	}
 	return errors.Join(errs...)
@@ -114,8 +116,8 @@ func validNamespace(s string) error {
 	return nil
 }
 
-// validNATS takes what the NATS client takes: one URL, or several with commas.
-func validNATS(s string) error {
+// CheckNATS takes what the NATS client takes: one URL, or several with commas.
+func CheckNATS(s string) error {
 	for one := range strings.SplitSeq(s, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" {

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/discovery/nats"
+	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // Settings are the values after parsing, with what the files hold.
@@ -26,8 +27,8 @@ type Settings struct {
 func (f *Flags) Settings() (Settings, error) {
 	s := Settings{
 		Namespace: *f.namespace, Wait: *f.wait,
-		Etcd: etcd.Config{Endpoints: *f.etcdEndpoints, Namespace: *f.namespace, Username: *f.etcdUser},
-		NATS: nats.Config{URL: *f.natsURL, Namespace: *f.namespace, User: *f.natsUser, Credentials: *f.natsCreds, NKeySeed: *f.natsNKey},
+		Etcd: etcd.Config{Endpoints: redact.Wholes(*f.etcdEndpoints), Namespace: *f.namespace, Username: *f.etcdUser},
+		NATS: nats.Config{URL: f.natsURL.Whole(), Namespace: *f.namespace, User: *f.natsUser, Credentials: *f.natsCreds, NKeySeed: *f.natsNKey},
 	}
 	if f.leaseTTL != nil {
 		s.Etcd.LeaseTTL = *f.leaseTTL
@@ -63,20 +64,13 @@ func named(flag, path string, err error) error {
 	return fmt.Errorf("--%s %s: %w", flag, path, err)
 }
 
-// secret is what a file holds, without the line end that editors put there.
+// secret is what a file holds; empty when there is none.
 func secret(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", named(flag, path, err)
-	}
-	s := strings.TrimRight(string(b), "\r\n")
-	if s == "" {
-		return "", named(flag, path, errors.New("the file is empty"))
-	}
-	return s, nil
+	s, err := cli.ReadSecret(path)
+	return s, named(flag, path, err)
 }
 
 // clientTLS is nil when nothing is given.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/etcd"
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // checkEtcd asks every member for its version, then does what the program does. It returns the workers that are registered; nil when they cannot be read.
@@ -205,5 +206,5 @@ func hostOf(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Host
 	}
-	return address
+	return redact.Address(address)
 }

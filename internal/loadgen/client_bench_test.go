@@ -15,6 +15,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/tokentext"
 )
 
@@ -190,7 +191,7 @@ func benchRun(b *testing.B, kind string, l benchLoad) []float64 {
 	}
 	runtime.GC() // what the run before left is not this one's
 	before, _ := procstat.ReadCPU(procstat.Self)
-	run, err := Run(b.Context(), Config{URL: "http://" + strings.TrimSpace(addr), Model: "m", Client: kind, Concurrency: l.c, Requests: l.c, OSL: l.tokens,
+	run, err := Run(b.Context(), Config{URL: redact.New("http://" + strings.TrimSpace(addr)), Model: "m", Client: kind, Concurrency: l.c, Requests: l.c, OSL: l.tokens,
 		Warmup: DefaultWarmup, Tick: l.tick})
 	if err != nil {
 		b.Fatal(err)

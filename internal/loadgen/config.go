@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -39,7 +40,7 @@ const DefaultWarmup = -1
 // Config is what Run does. The zero value of a field means its default, except where the comment says otherwise.
 type Config struct {
 	// URL is the server: http://host:port, with or without /v1, or the full URL of an endpoint (.../v1/chat/completions, .../v1/completions).
-	URL string
+	URL redact.URL
 	// Model is sent with every request; empty asks the server's /v1/models for its first one.
 	Model string
 	// Header lines ("Name: value") go out with every request.
@@ -82,7 +83,7 @@ type Config struct {
 	Tick time.Duration
 
 	// MetricsURLs are the Prometheus endpoints of frontends and workers.
-	MetricsURLs []string
+	MetricsURLs []redact.URL
 	// Info is merged into the report: what the starter of the run knows.
 	Info Info
 	// Settings is every flag in force, for the report's config.
@@ -142,11 +143,11 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if err := CheckURL(c.URL); err != nil {
+	if err := CheckURL(c.URL.Whole()); err != nil {
 		bad("URL %q %w", c.URL, err)
 	}
 	for _, u := range c.MetricsURLs {
-		if err := CheckURL(u); err != nil {
+		if err := CheckURL(u.Whole()); err != nil {
 			bad("metrics URL %q %w", u, err)
 		}
 	}

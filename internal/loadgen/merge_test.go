@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -25,7 +26,7 @@ func together(t *testing.T, s *server, cfgs ...Config) (dirs []string, runs []*r
 	var wg sync.WaitGroup
 	for i, cfg := range cfgs {
 		dirs[i] = filepath.Join(t.TempDir(), "run")
-		cfg.URL, cfg.Dir, cfg.Timeout = s.URL, dirs[i], 30*time.Second
+		cfg.URL, cfg.Dir, cfg.Timeout = redact.New(s.URL), dirs[i], 30*time.Second
 		wg.Go(func() { runs[i], errs[i] = Run(t.Context(), cfg) })
 	}
 	wg.Wait()
@@ -179,7 +180,7 @@ func TestFormats(t *testing.T) {
 		normal(5*time.Millisecond, 4*time.Millisecond)(s, c)
 	})
 	dir := filepath.Join(t.TempDir(), "run")
-	run, err := Run(t.Context(), Config{URL: s.URL, Dir: dir, Concurrency: 4, Requests: 40, OSL: 6, ISL: 10, Label: "l", Goodput: report.SLO{Latency: time.Hour}, Settings: map[string]any{"request_rate": 0.0}})
+	run, err := Run(t.Context(), Config{URL: redact.New(s.URL), Dir: dir, Concurrency: 4, Requests: 40, OSL: 6, ISL: 10, Label: "l", Goodput: report.SLO{Latency: time.Hour}, Settings: map[string]any{"request_rate": 0.0}})
 	if err != nil {
 		t.Fatal(err)
 	}

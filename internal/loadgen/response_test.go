@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/laneway-ai/laneway/internal/redact"
 )
 
 // recorder is a handler that keeps what it was given.
@@ -181,7 +183,7 @@ func FuzzResponse(f *testing.F) {
 // TestReadingAllocatesNothing: an event must cost no memory, or a run measures its own garbage collector.
 func TestReadingAllocatesNothing(t *testing.T) {
 	s := newServer(t, nil)
-	e, err := newEngine(t.Context(), Config{URL: s.URL, Requests: 1}.withDefaults())
+	e, err := newEngine(t.Context(), Config{URL: redact.New(s.URL), Requests: 1}.withDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -52,7 +53,7 @@ func Run(ctx context.Context, cfg Config) (*report.Run, error) {
 
 // newEngine finds the server, connects to it once, and makes ready what all connections share.
 func newEngine(ctx context.Context, cfg Config) (*engine, error) {
-	t, err := newTarget(cfg.URL)
+	t, err := newTarget(cfg.URL.Whole())
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func newEngine(ctx context.Context, cfg Config) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(cfg.URL)
+	u, err := url.Parse(cfg.URL.Whole())
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +112,11 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("models of the server: %w: %w", err, hint)
+		return "", fmt.Errorf("models of the server: %w: %w", redact.Error(err), hint)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answers %s: %w", where.Redacted(), resp.Status, hint)
+		return "", fmt.Errorf("%s answers %s: %w", redact.Address(where.String()), resp.Status, hint)
 	}
 	var list struct {
 		Data []struct {
@@ -123,10 +124,10 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&list); err != nil {
-		return "", fmt.Errorf("%s: %w: %w", where.Redacted(), err, hint)
+		return "", fmt.Errorf("%s: %w: %w", redact.Address(where.String()), err, hint)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fmt.Errorf("%s lists no model: wait until a worker is up, or %w", where.Redacted(), hint)
+		return "", fmt.Errorf("%s lists no model: wait until a worker is up, or %w", redact.Address(where.String()), hint)
 	}
 	return list.Data[0].ID, nil
 }

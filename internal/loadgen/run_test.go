@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -23,7 +24,7 @@ func loadCtx(t *testing.T, ctx context.Context, s *server, cfg Config) (*report.
 
 func loadURL(t *testing.T, ctx context.Context, url string, cfg Config) (*report.Run, []report.Row) {
 	t.Helper()
-	cfg.URL, cfg.Dir = url, t.TempDir()
+	cfg.URL, cfg.Dir = redact.New(url), t.TempDir()
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 30 * time.Second
 	}
@@ -471,17 +472,17 @@ func TestSteadyWindow(t *testing.T) {
 }
 
 func TestSetupErrors(t *testing.T) {
-	if _, err := Run(t.Context(), Config{URL: "http://127.0.0.1:1", Requests: 1, Model: "m"}); err == nil {
+	if _, err := Run(t.Context(), Config{URL: redact.New("http://127.0.0.1:1"), Requests: 1, Model: "m"}); err == nil {
 		t.Error("no error without a server")
 	}
 	empty := newServer(t, nil)
 	empty.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`{"data":[]}`)) })
-	if _, err := Run(t.Context(), Config{URL: empty.URL, Requests: 1}); err == nil {
+	if _, err := Run(t.Context(), Config{URL: redact.New(empty.URL), Requests: 1}); err == nil {
 		t.Error("no error with a server that has no model")
 	}
 	dir := t.TempDir()
 	s := newServer(t, normal(0, 0))
-	cfg := Config{URL: s.URL, Requests: 1, OSL: 2, ISL: 1, Dir: dir}
+	cfg := Config{URL: redact.New(s.URL), Requests: 1, OSL: 2, ISL: 1, Dir: dir}
 	if _, err := Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

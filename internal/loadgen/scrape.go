@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -74,7 +75,7 @@ func (s *scrape) sum(name string, ok func(a, b string) bool) (float64, bool) {
 
 // scraper reads the metrics of one process.
 type scraper struct {
-	url    string
+	url    redact.URL
 	client *http.Client
 }
 
@@ -89,18 +90,18 @@ func (s *scraper) get(ctx context.Context, url, accept string) (io.ReadCloser, e
 	req.Header.Set("Accept", accept)
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, redact.Error(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s: %s", url, resp.Status)
+		return nil, fmt.Errorf("%s: %s", redact.Address(url), resp.Status)
 	}
 	return resp.Body, nil
 }
 
 func (s *scraper) scrape(ctx context.Context) (*scrape, error) {
 	before := time.Now()
-	body, err := s.get(ctx, s.url, "text/plain; version=0.0.4")
+	body, err := s.get(ctx, s.url.Whole(), "text/plain; version=0.0.4")
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *scraper) scrape(ctx context.Context) (*scrape, error) {
 	out := extract(families)
 	out.at = before.Add(time.Since(before) / 2)
 	if out.name == "" {
-		if u, err := url.Parse(s.url); err == nil {
+		if u, err := url.Parse(s.url.Whole()); err == nil {
 			out.name = u.Host
 		}
 	}
@@ -196,11 +197,12 @@ type planeDebug struct {
 
 // debug reads /debug/plane beside the metrics. A server that has none, or has it as a page only, gives nil.
 func (s *scraper) debug(ctx context.Context) *planeDebug {
-	at, ok := strings.CutSuffix(s.url, "/metrics")
-	if !ok {
+	at, err := url.Parse(s.url.Whole())
+	if err != nil || !strings.HasSuffix(at.Path, "/metrics") {
 		return nil
 	}
-	body, err := s.get(ctx, at+"/debug/plane", "application/json")
+	at.Path, at.RawPath = strings.TrimSuffix(at.Path, "/metrics")+"/debug/plane", "" // with the query, which may hold a key
+	body, err := s.get(ctx, at.String(), "application/json")
 	if err != nil {
 		return nil
 	}

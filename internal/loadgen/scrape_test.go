@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -98,7 +99,7 @@ go_sched_gomaxprocs_threads 3
 func (c *cluster) config(plane string) Config {
 	return Config{
 		Concurrency: 4, Requests: 60, OSL: 10, ISL: 2, Warmup: DefaultWarmup,
-		MetricsURLs: []string{c.frontend.URL + "/metrics", c.workers.URL + "/w0/metrics", c.workers.URL + "/w1/metrics"},
+		MetricsURLs: redact.URLs(c.frontend.URL+"/metrics", c.workers.URL+"/w0/metrics", c.workers.URL+"/w1/metrics"),
 		Info: Info{
 			Config:      map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2, "worker_processes": 2},
 			Environment: &report.Environment{Revision: "abc", Pins: map[string]string{"fe-0": "0"}},
@@ -178,7 +179,7 @@ func TestProofOfTransit(t *testing.T) {
 			if !c.metrics {
 				cfg.MetricsURLs = cfg.MetricsURLs[1:]
 			}
-			cfg.URL = s.URL
+			cfg.URL = redact.New(s.URL)
 			run, err := Run(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -206,7 +207,7 @@ func TestUnmeasuredIsAbsent(t *testing.T) {
 		h.ServeHTTP(w, r)
 	})
 	cfg := c.config("")
-	cfg.URL = c.URL
+	cfg.URL = redact.New(c.URL)
 	delete(cfg.Info.Config, "response_plane")
 	run, err := Run(t.Context(), cfg)
 	if err != nil {
@@ -225,7 +226,7 @@ func TestRolesWithoutInfo(t *testing.T) {
 		"laneway_frontend_requests_total 1\n": roleFrontend, "laneway_worker_running_requests 1\n": roleWorker, "up 1\n": roleOther,
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
-		got, err := (&scraper{url: s.URL, client: s.Client()}).scrape(t.Context())
+		got, err := (&scraper{url: redact.New(s.URL), client: s.Client()}).scrape(t.Context())
 		if err != nil || got.role != want || got.name == "" {
 			t.Errorf("%s: %+v %v", text, got, err)
 		}

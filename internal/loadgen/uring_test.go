@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/laneway-ai/laneway/internal/outpath/outpathtest"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/uring"
 )
 
@@ -79,7 +80,7 @@ func TestRingForbidden(t *testing.T) {
 	if run.Client.Kind != ClientEpoll || run.Config["client"] != ClientEpoll || !strings.Contains(why, "io_uring_setup: ") {
 		t.Errorf("client %s, config %v, because %q", run.Client.Kind, run.Config["client"], why)
 	}
-	_, err := Run(t.Context(), Config{URL: s.URL, Model: "m", Client: ClientRing, Requests: 1})
+	_, err := Run(t.Context(), Config{URL: redact.New(s.URL), Model: "m", Client: ClientRing, Requests: 1})
 	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.ENOSYS) || !strings.Contains(err.Error(), "epoll may") {
 		t.Errorf("Run: %v", err)
 	}

@@ -87,7 +87,7 @@ func Register(app *cli.App, o Options) *Flags {
 	f.serverEndpoints = g.Int("server-endpoints", 4, cli.Range(1, 64).Unit("sockets"),
 		"worker: listening sockets of each plane, each on its own port")
 	f.bindAddr = g.Addr("bind-addr", ":0", "worker: where it listens; port 0 lets the kernel choose each port, a fixed port P takes P, P+1, ...")
-	f.advertiseAddr = g.Checked("advertise-addr", "", "HOST", "worker: the host name or IP address that frontends dial; found by itself when empty", validHost)
+	f.advertiseAddr = g.Address("advertise-addr", "", "HOST", "worker: the host name or IP address that frontends dial; found by itself when empty", validHost)
 
 	buffer := cli.Range(16*cli.KiB, 512*cli.MiB) // the kernel doubles it into an int32
 	f.udpRecv = g.Size("udp-recv-buffer", 8*cli.MiB, buffer, "receive buffer of each UDP socket; the kernel caps it at net.core.rmem_max")

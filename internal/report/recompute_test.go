@@ -15,6 +15,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/analysis/runtest"
 	"github.com/laneway-ai/laneway/internal/loadgen"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/internal/tokentext"
 )
@@ -77,7 +78,7 @@ func scripted(t *testing.T) *httptest.Server {
 // TestNumbersAreThoseOfTheRows makes a real run and computes run.json's figures a second time from requests.jsonl, by other code.
 func TestNumbersAreThoseOfTheRows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	run, err := loadgen.Run(t.Context(), loadgen.Config{URL: scripted(t).URL, Dir: dir, Concurrency: 8, Requests: 150, Warmup: 8, ISL: 4, OSL: 6,
+	run, err := loadgen.Run(t.Context(), loadgen.Config{URL: redact.New(scripted(t).URL), Dir: dir, Concurrency: 8, Requests: 150, Warmup: 8, ISL: 4, OSL: 6,
 		SteadyAfter: 150 * time.Millisecond, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/internal/seldom"
 )
 
@@ -39,7 +40,7 @@ const flushTimeout = 5 * time.Second
 
 // Flags are the declared flags.
 type Flags struct {
-	endpoint *string
+	endpoint *redact.URL
 	ratio    *float64
 }
 
@@ -47,7 +48,7 @@ type Flags struct {
 func Register(app *cli.App) *Flags {
 	g := app.Group("Traces")
 	return &Flags{
-		endpoint: g.Checked("otlp-endpoint", "", "URL", "where OpenTelemetry traces go, by OTLP over HTTP: http://HOST:4318; when empty, "+envEndpoint+", and without that no traces are made",
+		endpoint: g.URL("otlp-endpoint", "", "URL", "where OpenTelemetry traces go, by OTLP over HTTP: http://HOST:4318; when empty, "+envEndpoint+", and without that no traces are made",
 			func(s string) error {
 				_, err := parseEndpoint(s)
 				return err
@@ -63,7 +64,7 @@ func (f *Flags) Config(service, instance string) Config {
 
 // Config of a Tracer.
 type Config struct {
-	Endpoint          string       // empty: the environment's; none there: no tracing
+	Endpoint          redact.URL   // empty: the environment's; none there: no tracing
 	Ratio             float64      // share of requests without a trace context that are traced, 0 to 1
 	Service, Instance string       // the program, and the process
 	Logger            *slog.Logger // told of what could not be sent; nil = nobody
@@ -80,8 +81,8 @@ type Tracer struct {
 // New returns nil when no endpoint is named. It does not wait for the endpoint: what cannot be sent is dropped and logged.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	var opts []otlptracehttp.Option
-	if cfg.Endpoint != "" {
-		u, err := parseEndpoint(cfg.Endpoint)
+	if !cfg.Endpoint.Empty() {
+		u, err := parseEndpoint(cfg.Endpoint.Whole())
 		if err != nil {
 			return nil, fmt.Errorf("--otlp-endpoint %s: %w", cfg.Endpoint, err)
 		}
@@ -91,7 +92,7 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	exporter, err := otlptracehttp.New(ctx, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
+		return nil, fmt.Errorf("traces: %w", redact.Error(err))
 	}
 	own := resource.NewSchemaless(attribute.String("service.name", "laneway-"+cfg.Service), attribute.String("service.instance.id", cfg.Instance))
 	res, err := resource.Merge(own, resource.Environment()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES beat ours
@@ -104,7 +105,7 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	cfg.Logger = seldom.Logger(cfg.Logger)
 	// The exporter tells its errors here only; there is one tracer in a process.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn("traces cannot be sent", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn("traces cannot be sent", "error", redact.Error(err)) }))
 	t := &Tracer{log: cfg.Logger, provider: sdktrace.NewTracerProvider(provider...)}
 	t.tracer = t.provider.Tracer("github.com/laneway-ai/laneway")
 	return t, nil
@@ -133,6 +134,6 @@ func (t *Tracer) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("traces were lost", "error", err)
+		t.log.Warn("traces were lost", "error", redact.Error(err))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -105,7 +106,7 @@ func TestWhereTracesGo(t *testing.T) {
 			if c.env {
 				t.Setenv(envEndpoint, r.URL)
 			}
-			tr, err := New(t.Context(), Config{Endpoint: strings.Replace(c.flag, "URL", r.URL, 1), Ratio: c.ratio, Service: "test", Instance: "one"})
+			tr, err := New(t.Context(), Config{Endpoint: redact.New(strings.Replace(c.flag, "URL", r.URL, 1)), Ratio: c.ratio, Service: "test", Instance: "one"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +131,7 @@ func TestCollectorThatIsNotThere(t *testing.T) {
 	none(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
 	var log bytes.Buffer
-	tr, err := New(t.Context(), Config{Endpoint: "http://127.0.0.1:1", Ratio: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	tr, err := New(t.Context(), Config{Endpoint: redact.New("http://127.0.0.1:1"), Ratio: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestEndpointsThatAreNone(t *testing.T) {
 		if err := app.Parse([]string{"--otlp-endpoint=" + bad}); err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "http://collector:4318") {
 			t.Errorf("%q: %v", bad, err)
 		}
-		if _, err := New(t.Context(), Config{Endpoint: bad}); err == nil {
+		if _, err := New(t.Context(), Config{Endpoint: redact.New(bad)}); err == nil {
 			t.Errorf("%q: taken", bad)
 		}
 	}
@@ -184,7 +185,7 @@ func TestWorkEndsOnce(t *testing.T) {
 		},
 	} {
 		r := newReceiver(t)
-		tr, err := New(t.Context(), Config{Endpoint: r.URL, Ratio: 1})
+		tr, err := New(t.Context(), Config{Endpoint: redact.New(r.URL), Ratio: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
