@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -176,6 +177,7 @@ func TestBrokenRecords(t *testing.T) {
 		{"future", record("future", func(r map[string]any) { r["schema"] = 7 }), "schema"},
 		{"wildcard", record("wildcard", address("0.0.0.0:7000")), "node.planes.endpoints"},
 		{"port", record("port", address("127.0.0.1:70000")), "node.planes.endpoints"},
+		{"latin-1", strings.Replace(record("latin-1", func(map[string]any) {}), "mock", "caf\xe9", 1), "encoding"},
 		{"other", record("another", func(map[string]any) {}), "id"},
 	}
 	put := w.putter(t)

@@ -13,7 +13,7 @@ const (
 	// Every is the time in which a kind of line has Burst lines.
 	Every = 10 * time.Second
 	// Burst is how many lines of a kind are written in that time.
-	Burst = 5
+	Burst = 10
 	// maxKinds bounds what is remembered. Kinds past it share one count.
 	maxKinds = 256
 )
