@@ -43,44 +43,77 @@ func check2ms(t *testing.T, r analysis.Result) {
 	}
 }
 
+// passes are what mock engines say of their forward passes.
+type passes struct{ made, late, skipped float64 } // late: seconds, of all together
+
+func (w *world) passes(t *testing.T, workers []*worker) (p passes) {
+	t.Helper()
+	for _, k := range workers {
+		m := w.metrics(t, k.admin)
+		p.made += m["laneway_worker_pass_late_seconds_count"]
+		p.late += m["laneway_worker_pass_late_seconds_sum"]
+		p.skipped += m["laneway_worker_passes_skipped_total"]
+	}
+	return p
+}
+
+// onTime says whether the engines kept time since before: a pass that is skipped adds its whole time to what a token took.
+func (p passes) onTime(before passes) bool {
+	made := p.made - before.made
+	return p.skipped-before.skipped <= made/100 && p.late-before.late <= made*.004
+}
+
 // TestTwoMillisecondsAToken: five real runs a side at once, one side's engines 2 ms slower a token. TestNumbers makes the same with whole clusters.
+// Runs in which the engines of either side did not get their turn in time are made again, both.
 func TestTwoMillisecondsAToken(t *testing.T) {
+	const pairs, tries = 5, 15
 	w := newWorld(t)
 	type side struct {
-		f    *frontend
-		dirs []string
+		f       *frontend
+		workers []*worker
+		dirs    []string
 	}
 	var sides [2]side
-	var workers []*worker
 	for i, itl := range []string{"20ms", "22ms"} {
 		ns := "--namespace=itl" + itl
+		s := &sides[i]
 		for k := range 2 {
-			workers = append(workers, w.startWorker(t, fmt.Sprintf("w%s-%d", itl, k), 2, ns, "--inter-token-latency="+itl).ready(t))
+			s.workers = append(s.workers, w.startWorker(t, fmt.Sprintf("w%s-%d", itl, k), 2, ns, "--inter-token-latency="+itl).ready(t))
 		}
-		sides[i].f = w.startFrontend(t, ns).serving(t)
-		sides[i].f.sees(t, 4)
+		s.f = w.startFrontend(t, ns).serving(t)
+		s.f.sees(t, 4)
 	}
-	for n := range 5 {
+	for n := range tries {
 		var both sync.WaitGroup
 		var made [2]*generator
-		for i := range sides {
-			made[i] = sides[i].f.startLoadgen(t, fmt.Sprintf("run-%d-%d", i, n), "--concurrency=32", "--request-count=32", "--warmup-request-count=0", "--osl=32")
+		var before [2]passes
+		for i, s := range sides {
+			before[i] = w.passes(t, s.workers)
+			made[i] = s.f.startLoadgen(t, fmt.Sprintf("run-%d-%d", i, n), "--concurrency=32", "--request-count=32", "--warmup-request-count=0", "--osl=32")
 			both.Go(func() { <-made[i].done })
 		}
 		both.Wait()
-		for i, g := range made {
-			g.report(t, 0)
-			sides[i].dirs = append(sides[i].dirs, g.dir)
+		onTime := true
+		for i, s := range sides {
+			made[i].report(t, 0)
+			after := w.passes(t, s.workers)
+			if !after.onTime(before[i]) {
+				onTime = false
+				t.Logf("pair %d, side %d: not on time: %+v before, %+v after", n, i, before[i], after)
+			}
+		}
+		if !onTime {
+			continue
+		}
+		for i := range sides {
+			sides[i].dirs = append(sides[i].dirs, made[i].dir)
+		}
+		if len(sides[0].dirs) == pairs {
+			break
 		}
 	}
-	passes, late, skipped := 0.0, 0.0, 0.0
-	for _, k := range workers {
-		m := w.metrics(t, k.admin)
-		passes, late, skipped = passes+m["laneway_worker_pass_late_seconds_count"], late+m["laneway_worker_pass_late_seconds_sum"], skipped+m["laneway_worker_passes_skipped_total"]
-	}
-	t.Logf("%.0f passes, %.1f ms late in the mean, %.0f skipped", passes, late/passes*1e3, skipped)
-	if late/passes > .004 || skipped > passes/50 {
-		t.Skipf("the machine is too busy for a mock engine that keeps time: passes are %.1f ms late in the mean, %.0f of %.0f were skipped", late/passes*1e3, skipped, passes)
+	if n := len(sides[0].dirs); n < pairs {
+		t.Skipf("the machine is too busy for mock engines that keep time: in %d of %d pairs of runs they did", n, tries)
 	}
 	opts := analysis.Options{Window: analysis.WindowRaw, Allow: analysis.Allowable()}
 	c, err := analysis.Compare(t.Context(), sides[0].dirs, sides[1].dirs, opts)
