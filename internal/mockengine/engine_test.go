@@ -64,7 +64,7 @@ func TestTokensVerify(t *testing.T) {
 			if len(recs) != 33 || v.Tokens() != 33 || v.Finish(33) != 0 {
 				t.Errorf("%d records, %d tokens, %d wrong; want 33, 33, 0", len(recs), v.Tokens(), v.Wrong())
 			}
-			w.wantEnd(t, mockproto.FinishLength, 33)
+			w.wantEnd(t, mockproto.FinishStop, 33) // nobody asked for fewer
 		})
 	}
 }

@@ -74,16 +74,16 @@ func (s *seq) total() int {
 
 // newSeq works out how long the response is. What it costs grows with the length only where there are stop strings.
 func newSeq(cfg *Config, req mockproto.Request, w Writer) (*seq, *RefusedError) {
-	n := req.MaxTokens
-	if n == 0 {
-		n = cfg.OutputTokens
+	n, reason := req.MaxTokens, mockproto.FinishLength
+	if n == 0 { // the engine comes to an end of its own
+		n, reason = cfg.OutputTokens, mockproto.FinishStop
 	}
 	if n > MaxOutputTokens {
 		return nil, &RefusedError{Reason: RefusedTooLong, text: fmt.Sprintf("max_tokens is %d, this engine makes at most %d", n, MaxOutputTokens)}
 	}
 	s := &seq{
 		w: w, gen: tokentext.New(req.ID).WithSize(cfg.TokenBytes),
-		limit: n, reason: mockproto.FinishLength, prompt: req.PromptTokens, failAt: -1,
+		limit: n, reason: reason, prompt: req.PromptTokens, failAt: -1,
 	}
 	for _, stop := range req.Stop {
 		if len(stop) > maxStopBytes {

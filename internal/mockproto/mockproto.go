@@ -28,7 +28,7 @@ const (
 // Finish reasons of a complete response.
 const (
 	FinishStop   = "stop"   // the engine ended it, or a stop string came
-	FinishLength = "length" // max tokens were made
+	FinishLength = "length" // as many tokens were made as the request allows
 )
 
 // MaxStops is how many stop strings a request may have.
