@@ -4,7 +4,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -66,8 +65,12 @@ func busySeconds(s procfs.CPUStat) float64 {
 	return s.User + s.Nice + s.System + s.IRQ + s.SoftIRQ + s.Steal
 }
 
-// CPUs is how many cores this process may run on.
-func CPUs() int { return runtime.NumCPU() }
+// HostCPUs is how many cores the host has, as its clocks show them: those that Busy is the share of. Affinity and
+// quotas do not change it.
+func HostCPUs() (int, bool) {
+	h, ok := ReadHostCPU()
+	return len(h.cores), ok
+}
 
 // Sysctl reads a kernel setting by its dotted name: net.core.rmem_max.
 func Sysctl(name string) (string, bool) {
