@@ -79,7 +79,7 @@ const MarkClientLimited = "client-limited" // the client's own loops were late, 
 
 func newReport(cfg Config) *Report {
 	now := time.Now()
-	return &Report{Schema: Schema, ID: "http-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: planebench.Environment()}
+	return &Report{Schema: Schema, ID: report.Name("http", now), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: planebench.Environment()}
 }
 
 // measured is what the processes of a run have said. windows are of the workers, the frontend, the client, and in process of the engines alone; totals of the workers and the frontend.

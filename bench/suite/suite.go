@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ const Schema = "laneway.bench.suite/1"
 type Config struct {
 	Only  []string // names of parts
 	Quick bool
-	Out   string // folder; "" = runs-bench/DATE-REVISION
+	Out   string // folder; "" = runs-bench/TIME-REVISION-XXXXXXXX
 	Self  string // this program
 	Say   func(string)
 
@@ -163,7 +164,7 @@ func stamp() string { return time.Now().Format(time.RFC3339) }
 // makeDir makes the folder, which must be new or empty: results of two runs do not mix.
 func makeDir(dir string, r Revision) (string, error) {
 	if dir == "" {
-		dir = filepath.Join("runs-bench", time.Now().Format("20060102-150405")+"-"+r.short())
+		dir = filepath.Join("runs-bench", time.Now().Format("20060102-150405")+"-"+r.short()+"-"+strings.ToLower(rand.Text()[:8]))
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

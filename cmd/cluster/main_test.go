@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/cluster"
 	"github.com/laneway-ai/laneway/internal/leaktest"
+	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -115,7 +115,7 @@ func TestBothArmsEndToEnd(t *testing.T) {
 		if pins := r.Environment.Pins; len(pins) != 6 || pins["frontend"] != want || pins["worker-1"] != want || pins["etcd"] != want || pins["nats"] != want || pins["loadgen"] != fmt.Sprint(load) {
 			t.Errorf("%s: pins %v", arm, pins)
 		}
-		if r.Marked(report.MarkSharedCores) != (front == load) || r.Environment.CPUs != runtime.NumCPU() {
+		if r.Marked(report.MarkSharedCores) != (front == load) || r.Environment.CPUs != procstat.CPUs() {
 			t.Errorf("%s: marks %v, %d cores; frontend and load generator had the cores %d and %d", arm, r.Marks, r.Environment.CPUs, front, load)
 		}
 		if text := fmt.Sprintf("  %s, 1 holder: %s-1\n", arm, arm); !strings.Contains(stdout.String(), text) {

@@ -39,11 +39,11 @@ type flags struct {
 func declare(app *cli.App) *flags {
 	f := &flags{}
 	g := app.Group("Target")
-	f.url = g.URL("url", "http://127.0.0.1:8000", "URL", "server, or the full URL of its /v1/chat/completions or /v1/completions", loadgen.CheckURL)
+	f.url = g.URL("url", "http://127.0.0.1:8000", "URL", "server, or the full URL of its /v1/chat/completions, /v1/completions, /v1/responses or /v1/messages", loadgen.CheckURL)
 	f.model = g.String("model", "", "model of the requests; empty = the first that the server lists")
 	f.header = g.Repeated("header", "HEADER", "header line of every request, 'Name: value'; not written to the report", loadgen.CheckHeader)
 	g.FromFile("header")
-	f.extraBody = g.Checked("extra-body", "", "JSON", `fields added to every request, like {"ignore_eos":true}`, loadgen.CheckBody)
+	f.extraBody = g.Checked("extra-body", "", "JSON", `fields added to every request, like {"ignore_eos":true}; {"stream_options":{"continuous_usage_stats":true}} has vLLM count tokens with each chunk`, loadgen.CheckBody)
 
 	g = app.Group("Load")
 	f.concurrency = g.Int("concurrency", 64, cli.Range(1, 1_000_000).Unit("requests"), "open requests of the closed loop; their upper bound with --request-rate")
@@ -55,7 +55,7 @@ func declare(app *cli.App) *flags {
 	f.rate = g.Float("request-rate", 0, cli.Range(0, 1e6).OrZero("closed loop"), "requests per second on a fixed schedule, which a slow server does not slow")
 	f.arrival = g.Enum("arrival-pattern", loadgen.Constant, []string{loadgen.Constant, loadgen.Poisson}, "times between the requests of --request-rate")
 	f.isl = g.Int("isl", 1024, cli.Range(1, 1_000_000).Unit("tokens"), "input length, about a word a token")
-	f.osl = g.Int("osl", 256, cli.Range(1, 1_000_000).Unit("tokens"), "output length (max_tokens)")
+	f.osl = g.Int("osl", 256, cli.Range(1, 1_000_000).Unit("tokens"), "output length (max_tokens, or the API's name for it)")
 	f.warmup = g.Int("warmup-request-count", loadgen.DefaultWarmup, cli.Range(-1, 1_000_000), "requests before the measured ones, of lengths spread over 1..osl, which they follow without a pause; -1 = as --concurrency (none with --request-rate)")
 	f.ramp = g.Duration("concurrency-ramp-duration", 0, cli.Any().OrZero("all at once"), "spread the first requests of the closed loop over so long")
 	f.timeout = g.Duration("request-timeout", 10*time.Minute, cli.Min(time.Millisecond), "bound of one request")
@@ -75,7 +75,7 @@ func declare(app *cli.App) *flags {
 
 	g = app.Group("Report")
 	f.label = g.String("label", "", "name of the run")
-	f.dir = g.String("artifact-dir", "", "run directory, which must not hold a run yet; empty = runs/loadgen-TIME")
+	f.dir = g.String("artifact-dir", "", "run directory, which must not hold a run yet; empty = runs/loadgen-TIME-XXXXXXXX")
 	f.metrics = g.RepeatedURL("metrics-url", "URL", "Prometheus text of a frontend or worker, like http://127.0.0.1:9090/metrics; gives CPU per request, the plane's counts and drops", loadgen.CheckURL)
 	f.info = g.String("run-info", "", `JSON file with what the starter of the run knows: {"config":{...},"environment":{...},"processes":[...]}; merged into run.json. config.response_plane asks for the proof of transit`)
 	f.ui = g.Enum("ui", uiAuto, []string{uiAuto, uiSimple, uiNone}, "status on standard error; auto = one line that is rewritten on a terminal, else as simple: a line now and then")

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/cli"
@@ -51,7 +50,7 @@ func load(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) error {
 		return err
 	}
 	if cfg.Dir == "" {
-		cfg.Dir = filepath.Join("runs", "loadgen-"+time.Now().Format("20060102-150405.000"))
+		cfg.Dir = report.DefaultDir("loadgen", time.Now())
 	}
 	ui := newUI(*f.ui, app.Stderr)
 	cfg.Progress = ui.show

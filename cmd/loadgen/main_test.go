@@ -77,6 +77,7 @@ func serve(t *testing.T, pause time.Duration, fault func(n int) string) *httptes
 				return
 			}
 		}
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n")
 		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", body.Max)
 	}))
 	t.Cleanup(s.Close)

@@ -180,7 +180,7 @@ func (c *Comparison) bucket(a, b []*Run) {
 	slices.Sort(counts)
 	for _, n := range counts {
 		k := Bucket{Holders: n, A: byA[n], B: byB[n], Blocks: blocks(byA[n], byB[n])}
-		for _, m := range comparedMetrics {
+		for _, m := range beside(comparedMetrics, slices.Concat(k.A, k.B)) {
 			r := resolve(m, k.A, k.B)
 			r.Blocky = !k.interleaved()
 			k.Results = append(k.Results, r)
@@ -223,6 +223,15 @@ func (c *Comparison) warn(k Bucket) {
 	if n, m := rangeOf(metricErrors, k.A), rangeOf(metricErrors, k.B); n.Max > 0 || m.Max > 0 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: requests failed (A %s, B %s a run): latencies are the survivors', and what failed waited for nothing", holdersText(k.Holders),
 			n.text(metricErrors), m.text(metricErrors)))
+	}
+	a, b := slices.ContainsFunc(k.A, (*Run).bundled), slices.ContainsFunc(k.B, (*Run).bundled)
+	if a != b {
+		side := "A"
+		if b {
+			side = "B"
+		}
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: only side %s sends several tokens in a chunk (bundled): its ITL is a mean that no token waited; compare the chunk gaps and the latency.",
+			holdersText(k.Holders), side))
 	}
 	t := result(k, metricTTFT50)
 	for _, m := range []Metric{metricITL50, metricITL99} {

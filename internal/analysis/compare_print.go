@@ -56,7 +56,7 @@ func (c *Comparison) Print(w io.Writer) error {
 			if min(len(k.A), len(k.B)) >= minRuns {
 				n := chance(len(k.A), len(k.B))
 				fmt.Fprintf(&b, "%s: with %d and %d runs of the same thing, chance alone keeps the ranges of one metric apart in 1 of %.0f comparisons, and those of any of the %d in at most\n"+
-					"1 of %.0f. Repeat what matters, or make more runs.\n", holdersText(k.Holders), len(k.A), len(k.B), n, len(comparedMetrics), n/float64(len(comparedMetrics)))
+					"1 of %.0f. Repeat what matters, or make more runs.\n", holdersText(k.Holders), len(k.A), len(k.B), n, len(k.Results), n/float64(len(k.Results)))
 			}
 		}
 		if c.Resolved() == 0 {

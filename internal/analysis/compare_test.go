@@ -203,6 +203,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"bsurvive", runtest.Spec{Row: fail(8)}, Options{MaxErrorRate: .05}, "requests failed (A 0, B 8 a run): latencies are the survivors'"},
 		{"bflatter", runtest.Spec{First: slow(60 * ms), ITL: 16 * ms}, Options{}, "side B has the lower ITL p50 and the higher TTFT"},
+		{"bbundled", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkBundled) }}, Options{}, "only side B sends several tokens in a chunk (bundled)"},
 		{"later", runtest.Spec{Run: func(r *report.Run) {
 			at, _ := time.Parse(time.RFC3339, r.StartedAt)
 			r.StartedAt = report.Stamp(at.Add(time.Hour))
@@ -213,6 +214,12 @@ func TestWarnings(t *testing.T) {
 		if s := strings.Join(got.Warnings, "\n"); !strings.Contains(s, c.want) || !strings.Contains(out, "WARNING: 0 holders: ") {
 			t.Errorf("%s: %q, want %q", c.name, s, c.want)
 		}
+	}
+	if _, out := mustCompare(t, a, side(t, dir, "bgaps", 5, runtest.Spec{Run: func(r *report.Run) { // as a row's ITL says nothing then
+		r.Mark(report.MarkBundled)
+		r.Steady.ICL = &report.Dist{P50: 77, P99: 91}
+	}}), Options{}); !strings.Contains(out, "chunk gap p50 (ms)") || !strings.Contains(out, "77.0") || !strings.Contains(out, "91.0") {
+		t.Errorf("no chunk gaps beside ITL:\n%s", out)
 	}
 	faster := side(t, dir, "bfaster", 5, runtest.Spec{ITL: 16 * ms})
 	if c, _ := mustCompare(t, a, faster, Options{}); len(c.Warnings) != 0 || !metricOf(t, c, "ITL p50").Resolved {

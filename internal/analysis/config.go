@@ -53,6 +53,7 @@ func configOf(r *report.Run) Config {
 	put("env.go", e.Go)
 	put("env.kernel", e.Kernel)
 	put("env.cpus", e.CPUs)
+	put("env.cpu_quota", e.CPUQuota)
 	put("env.pins", e.Pins)
 	put("env.rmem_max", e.RmemMax)
 	put("env.wmem_max", e.WmemMax)

@@ -65,12 +65,13 @@ func (r *Run) judge(opts Options, raw, chosen *report.Window) {
 	}
 }
 
-// use takes the window's CPU figures from run.json: rows do not have them.
+// use takes the window's CPU figures and chunk gaps from run.json: rows do not have them.
 func (r *Run) use(opts Options, w *report.Window) {
 	from := r.Report.Raw
 	if opts.Window == WindowSteady {
 		from = r.Report.Steady
 	}
+	w.ICL = from.ICL
 	w.FrontendCPU, w.WorkerCPU, w.LoadgenCPU, w.MachineBusy = from.FrontendCPU, from.WorkerCPU, from.LoadgenCPU, from.MachineBusy
 	r.Window = w
 }

@@ -192,6 +192,19 @@ func TestTableReads(t *testing.T) {
 	if !strings.Contains(raw, "RAW: these figures hold the opening burst") {
 		t.Errorf("raw figures do not say so:\n%s", raw)
 	}
+	write(t, dir, runtest.Spec{ID: "quic-4", First: held(2), Started: at.Add(time.Hour), Run: func(r *report.Run) {
+		r.Mark(report.MarkBundled)
+		r.Steady.ICL = &report.Dist{P50: 33, P99: 44}
+	}})
+	tab = analyze(t, Options{}, dir)
+	if s := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) }); !strings.Contains(s, "ITL p99 (ms)  chunk gap p50 (ms)  chunk gap p99 (ms)  frontend CPU") ||
+		!strings.Contains(s, "marked bundled: usage counts over 10% more tokens") {
+		t.Errorf("no chunk gaps beside ITL:\n%s", s)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "quic-4")); err != nil {
+		t.Fatal(err)
+	}
+	tab = analyze(t, Options{}, dir)
 	plots := filepath.Join(t.TempDir(), "new", "plots")
 	files, err := tab.WritePlots(plots)
 	if err != nil {

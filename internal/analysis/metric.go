@@ -42,6 +42,7 @@ func p50(d *report.Dist) float64            { return d.P50 }
 func p99(d *report.Dist) float64            { return d.P99 }
 func ttft(w *report.Window) *report.Dist    { return w.TTFT }
 func itl(w *report.Window) *report.Dist     { return w.ITL }
+func gap(w *report.Window) *report.Dist     { return w.ICL }
 func latency(w *report.Window) *report.Dist { return w.Latency }
 func rate(w *report.Window) *float64        { return w.RequestsPerS }
 func tokenRate(w *report.Window) *float64   { return w.OutputTokensPer }
@@ -60,6 +61,8 @@ var (
 	metricTTFT99  = Metric{"TTFT p99", "ms", false, ofDist(ttft, p99), msText}
 	metricITL50   = Metric{"ITL p50", "ms", false, ofDist(itl, p50), msText}
 	metricITL99   = Metric{"ITL p99", "ms", false, ofDist(itl, p99), msText}
+	metricGap50   = Metric{"chunk gap p50", "ms", false, ofDist(gap, p50), msText}
+	metricGap99   = Metric{"chunk gap p99", "ms", false, ofDist(gap, p99), msText}
 	metricLatency = Metric{"latency p50", "ms", false, ofDist(latency, p50), msText}
 	metricCPU     = Metric{"frontend CPU", "ms/request", false, ofWindow(frontendCPU), msText}
 	metricDrops   = Metric{"drops", "", false, drops, countText}
@@ -73,6 +76,18 @@ var tableMetrics = []Metric{metricRate, metricTTFT50, metricTTFT99, metricITL99,
 
 // comparedMetrics are what Compare looks at.
 var comparedMetrics = []Metric{metricRate, metricTTFT50, metricTTFT99, metricITL50, metricITL99, metricLatency, metricCPU}
+
+// beside adds the chunk gaps to metrics where a run is marked bundled: there ITL alone says little.
+func beside(metrics []Metric, runs []*Run) []Metric {
+	if !slices.ContainsFunc(runs, (*Run).bundled) {
+		return metrics
+	}
+	at := 1 + slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == metricITL99.Name })
+	return slices.Insert(slices.Clone(metrics), at, metricGap50, metricGap99)
+}
+
+// bundled tells whether several tokens came in one chunk.
+func (r *Run) bundled() bool { return r.Report.Marked(report.MarkBundled) }
 
 // Range is a metric over several runs.
 type Range struct {

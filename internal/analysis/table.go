@@ -96,9 +96,14 @@ func holdersText(n int) string {
 func (t *Table) Print(w io.Writer) error {
 	var b strings.Builder
 	if len(t.Lines) > 0 {
+		var used []*Run
+		for _, l := range t.Lines {
+			used = append(used, l.Runs...)
+		}
+		metrics := beside(tableMetrics, used)
 		tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprint(tw, "configuration\tholders\tby the reference\truns\t")
-		for _, m := range tableMetrics {
+		for _, m := range metrics {
 			fmt.Fprint(tw, header(m), "\t")
 		}
 		fmt.Fprintln(tw)
@@ -108,7 +113,7 @@ func (t *Table) Print(w io.Writer) error {
 				holders = "?"
 			}
 			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t", l.Config, holders, rangeOf(metricReference, l.Runs).text(metricReference), len(l.Runs))
-			for _, m := range tableMetrics {
+			for _, m := range metrics {
 				fmt.Fprint(tw, rangeOf(m, l.Runs).text(m), "\t")
 			}
 			fmt.Fprintln(tw)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/loadgen"
 	"github.com/laneway-ai/laneway/internal/netns"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/redact"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -150,7 +150,7 @@ func (c Config) engines(i int) int {
 func (c Config) workerProcs() int {
 	cores := len(c.pins[pinWorkers])
 	if cores == 0 {
-		cores = runtime.NumCPU()
+		cores = procstat.CPUs()
 	}
 	return max(1, cores/c.Processes)
 }

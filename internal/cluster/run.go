@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -208,7 +208,7 @@ func (s *session) writeInfo() (string, error) {
 	b, err := json.MarshalIndent(map[string]any{
 		"config": config,
 		"environment": report.Environment{Revision: s.cfg.Programs.Revision, Netns: s.net != nil, Pins: s.recordPins(),
-			CPUs: runtime.NumCPU()}, // a pinned load generator sees its own only
+			CPUs: procstat.CPUs()}, // a pinned load generator sees its own only
 	}, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("run info: %w", err)

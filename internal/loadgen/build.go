@@ -41,6 +41,7 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 		steadyDatagrams = fig.datagramsPerToken(span)
 	}
 	run.Warmup = report.SummarizeWarmup(rows)
+	run.Errors = col.failed.List()
 	run.Plane = fig.plane(&smp.debugs)
 	tokens := tokensSeen(rows)
 	plane := e.cfg.Info.plane()
@@ -97,6 +98,10 @@ func (e *engine) config(kind string) map[string]any {
 // environment is what the load generator itself sees of the machine.
 func (e *engine) environment(d *debugs) report.Environment {
 	env := report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
+	if q, ok := procstat.CPUQuota(); ok {
+		env.CPUQuota = &q
+	}
+	env.HostCPUs, _ = procstat.HostCPUs()
 	env.Kernel, _ = procstat.Kernel()
 	env.TCPCongestionControl, _ = procstat.TCPCongestionControl()
 	if v, ok := procstat.RMemMax(); ok {

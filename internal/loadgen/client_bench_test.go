@@ -60,7 +60,7 @@ func tickServer(itl time.Duration) {
 					st.i++
 					last := st.i == st.n
 					if last {
-						ev = fmt.Appendf(ev, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", st.n)
+						ev = fmt.Appendf(ev, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", st.n)
 					}
 					out := fmt.Appendf(nil, "%x\r\n%s\r\n", len(ev), ev)
 					if last {

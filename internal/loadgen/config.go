@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"runtime"
 	"strings"
@@ -39,7 +40,8 @@ const DefaultWarmup = -1
 
 // Config is what Run does. The zero value of a field means its default, except where the comment says otherwise.
 type Config struct {
-	// URL is the server: http://host:port, with or without /v1, or the full URL of an endpoint (.../v1/chat/completions, .../v1/completions).
+	// URL is the server: http://host:port, with or without /v1, or the full URL of an endpoint
+	// (.../v1/chat/completions, .../v1/completions, .../v1/responses, .../v1/messages).
 	URL redact.URL
 	// Model is sent with every request; empty asks the server's /v1/models for its first one.
 	Model string
@@ -173,7 +175,7 @@ func (c Config) Validate() error {
 			bad("%s is %d, expected 0 or more", n.name, n.v)
 		}
 	}
-	if c.Rate < 0 || c.Rate != c.Rate {
+	if !(c.Rate >= 0) || math.IsInf(c.Rate, 1) {
 		bad("Rate is %v, expected 0 or more", c.Rate)
 	}
 	if c.Rate > 0 && c.Ramp > 0 {

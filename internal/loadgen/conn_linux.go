@@ -55,9 +55,8 @@ func (l *loop) connect(s *slot) {
 }
 
 func (l *loop) noConnection(s *slot, err error) {
-	l.e.warn("no connection", "request", s.x.row.ID, "address", l.e.addr, "error", err)
 	l.hangUp(s)
-	s.x.broke(report.EndConnect, l.e.now())
+	s.x.broke(report.EndConnect, err, l.e.now())
 	l.ended(s)
 }
 

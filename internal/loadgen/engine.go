@@ -3,7 +3,10 @@ package loadgen
 import (
 	"context"
 	"log/slog"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +22,10 @@ type engine struct {
 	prefix string // of the request ids
 	plan   *plan
 	locals []*local
-	rows   chan report.Row
+	rows   chan ending
+	// secrets are what the report must not hold though a server may send it back: values of headers, the password of
+	// the URL.
+	secrets []string
 	// fallback says why the client is not the one that costs least; empty when it is, or another one was asked for.
 	fallback string
 
@@ -44,9 +50,46 @@ func (e *engine) requestID(seq int) string { return e.prefix + strconv.Itoa(seq)
 
 // hand takes the row of an ended exchange. The channel is large and its reader only encodes and counts; when it is full the loop waits, and
 // the wait shows in its schedule delay.
-func (e *engine) hand(r report.Row) {
+func (e *engine) hand(r report.Row, said string) {
 	e.open.Add(-1)
-	e.rows <- r
+	for _, s := range e.secrets {
+		said = strings.ReplaceAll(said, s, "[redacted]")
+	}
+	e.rows <- ending{row: r, said: said}
+}
+
+// ending is an ended request: its row, and what was said of its failure.
+type ending struct {
+	row  report.Row
+	said string
+}
+
+// minSecret is the shortest value that is taken for a secret: a shorter one stands in texts by chance.
+const minSecret = 8
+
+// secretsOf are the values that requests carry and that are written nowhere.
+func secretsOf(header []string, at *url.URL) (out []string) {
+	add := func(s string) {
+		if len(s) >= minSecret && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	if pass, ok := at.User.Password(); ok {
+		add(pass)
+	}
+	for _, values := range at.Query() {
+		for _, v := range values {
+			add(v)
+		}
+	}
+	for _, line := range header {
+		_, value := cutHeader(line)
+		add(value)
+		if _, key, ok := strings.Cut(value, " "); ok { // "Bearer KEY"
+			add(key)
+		}
+	}
+	return out
 }
 
 // steadyAt tells whether a measured request that starts now belongs to the steady window. (All measured requests start before load stops being held.)
@@ -54,7 +97,7 @@ func (e *engine) steadyAt(now int64) bool {
 	e.plan.mu.Lock()
 	first := e.plan.firstAt
 	e.plan.mu.Unlock()
-	return first != report.Absent && now >= max(first+int64(e.cfg.SteadyAfter), e.rampEnd)
+	return first != report.Absent && now >= max(report.After(first, int64(e.cfg.SteadyAfter)), e.rampEnd)
 }
 
 // maxWarnings bounds the log: a server that fails every request must not fill the disk.
@@ -67,8 +110,6 @@ func (e *engine) warn(msg string, args ...any) {
 	}
 	e.cfg.Log.Log(context.Background(), slog.LevelWarn, msg, args...)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // Pauses of a slot whose request failed, so that a server that is down or refuses is not met with a storm: doubled from the first to
 // the last with each failure in a row.

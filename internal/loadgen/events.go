@@ -8,6 +8,7 @@ type eventReader struct {
 	line []byte // a line that was cut
 	data []byte // data of an event whose blank line has not come
 	has  bool   // data holds something
+	fail bool   // the event that is being read is of the kind "error"
 	any  bool   // a line was read (a byte order mark may stand before the first)
 }
 
@@ -40,13 +41,16 @@ func (e *eventReader) feed(p []byte, h handler) error {
 			}
 			continue
 		}
-		value, ok := dataField(line)
-		if !ok { // comment, event, id, retry: none of them counts here
+		value, ok := field(line, "data")
+		if !ok { // comment, id, retry: none of them counts here
+			e.name(line)
 			continue
 		}
 		if !e.has && len(p) > 0 && p[0] == '\n' { // the usual event: one line, then the blank one; nothing is copied
 			p = p[1:]
-			if err := h.event(value); err != nil {
+			fail := e.fail
+			e.fail = false
+			if err := h.event(value, fail); err != nil {
 				return err
 			}
 			continue
@@ -56,6 +60,14 @@ func (e *eventReader) feed(p []byte, h handler) error {
 		}
 	}
 	return nil
+}
+
+// name takes a line that names the event's kind. Of the kinds only "error" counts: with it an event is a failure
+// whatever its data is.
+func (e *eventReader) name(line []byte) {
+	if value, ok := field(line, "event"); ok {
+		e.fail = string(value) == "error"
+	}
 }
 
 func (e *eventReader) hold(value []byte) error {
@@ -71,32 +83,36 @@ func (e *eventReader) hold(value []byte) error {
 }
 
 func (e *eventReader) dispatch(h handler) error {
-	if !e.has {
+	has, fail := e.has, e.fail
+	e.has, e.fail = false, false
+	if !has && !fail {
 		return nil
 	}
-	e.has = false
-	err := h.event(e.data)
+	err := h.event(e.data, fail)
 	e.data = e.data[:0]
 	return err
 }
 
 // end reads what the stream's end left: a last event whose blank line was not sent counts, since some servers end with "data: [DONE]".
 func (e *eventReader) end(h handler) error {
-	if value, ok := dataField(bytes.TrimSuffix(e.line, []byte{'\r'})); ok {
+	line := bytes.TrimSuffix(e.line, []byte{'\r'})
+	if value, ok := field(line, "data"); ok {
 		if err := e.hold(value); err != nil {
 			return err
 		}
+	} else {
+		e.name(line)
 	}
 	e.line = e.line[:0]
 	return e.dispatch(h)
 }
 
-// dataField returns the value of a "data" line.
-func dataField(line []byte) ([]byte, bool) {
-	if len(line) < 4 || string(line[:4]) != "data" {
+// field returns the value of a line of this name.
+func field(line []byte, name string) ([]byte, bool) {
+	if len(line) < len(name) || string(line[:len(name)]) != name {
 		return nil, false
 	}
-	if line = line[4:]; len(line) == 0 {
+	if line = line[len(name):]; len(line) == 0 {
 		return nil, true
 	}
 	if line[0] != ':' {

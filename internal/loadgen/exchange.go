@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strconv"
 
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/internal/tokentext"
@@ -23,13 +24,16 @@ type exchange struct {
 	shape  shape
 	text   tokentext.Verifier
 	audit  bool
-	stream bool // Content-Type says event stream
-	length bool // finish_reason was "length"
-	saw    bool // [DONE]
-	failed bool // an error event came
-	steady bool // its gaps count in the steady window
-	heard  bool // any byte of the response
-	ended  bool // the row was handed in
+	stream bool   // Content-Type says event stream
+	length bool   // the answer was ended by the limit on its tokens
+	saw    bool   // the answer's last event
+	failed bool   // an error event came
+	opened uint64 // choices seen, a bit each
+	done   uint64 // those with a finish reason
+	said   string // what the server, or this side, says of the failure
+	steady bool   // its gaps count in the steady window
+	heard  bool   // any byte of the response
+	ended  bool   // the row was handed in
 	prev   int64
 	now    int64  // when the bytes that are being read came
 	respID []byte // x-request-id of the response
@@ -68,8 +72,8 @@ func (x *exchange) read(p []byte, now int64) (ended bool) {
 		x.finish(now)
 	case err != nil:
 		x.resp.keep = false
+		x.why(err)
 		x.end(report.EndProtocol, "", now)
-		x.e.warn("response not understood", "request", x.row.ID, "error", err)
 	case x.resp.done():
 		x.finish(now)
 	}
@@ -94,13 +98,17 @@ func (x *exchange) closed(err error, now int64) {
 		x.finish(x.row.End)
 		return
 	}
-	x.end(report.EndTruncated, "", now)
-	_ = err // the row says truncated for a reset too: what the client lacks is the end
+	if err == nil {
+		err = errClosed
+	}
+	x.why(err)
+	x.end(report.EndTruncated, "", now) // for a reset too: what the client lacks is the end
 }
 
-// broke ends the exchange for a reason on this side: no connection, the timeout, an interrupt.
-func (x *exchange) broke(end string, now int64) {
+// broke ends the exchange for a reason on this side: no connection, the timeout, an interrupt. err may be nil.
+func (x *exchange) broke(end string, err error, now int64) {
 	x.resp.keep = false
+	x.why(err)
 	if x.saw {
 		x.finish(x.row.End)
 		return
@@ -108,17 +116,31 @@ func (x *exchange) broke(end string, now int64) {
 	x.end(end, "", now)
 }
 
+// why notes an error of this side as what is said of the failure, unless the server said something itself.
+func (x *exchange) why(err error) {
+	if x.said == "" && err != nil {
+		x.said = err.Error()
+	}
+}
+
 // finish ends an exchange whose response was read.
 func (x *exchange) finish(now int64) {
 	switch {
 	case x.resp.status >= 400:
-		x.end(report.EndFailed, errorType(x.resp.plain, x.resp.status), now)
+		kind, said := errorOf(x.resp.plain)
+		if x.said = said; kind == "" {
+			kind = "http_" + strconv.Itoa(x.resp.status)
+		}
+		x.end(report.EndFailed, kind, now)
 	case x.failed:
 		x.end(report.EndFailed, x.row.ErrorType, now)
 	case x.resp.status != 200 || !x.stream:
+		_, x.said = errorOf(x.resp.plain)
 		x.end(report.EndProtocol, "not_a_stream", now)
 	case !x.saw:
 		x.end(report.EndTruncated, "", now)
+	case x.e.target.api.listed && (x.opened == 0 || x.done != x.opened):
+		x.end(report.EndTruncated, "no_finish_reason", now)
 	default:
 		x.end(report.EndComplete, "", now)
 	}
@@ -154,7 +176,7 @@ func (x *exchange) end(how, errType string, now int64) {
 			x.e.warn("wrong tokens", "request", r.ID, "wrong", r.Wrong, "first_at", x.text.FirstWrong(), "worker", r.Worker, "lane", r.Lane)
 		}
 	}
-	x.e.hand(*r)
+	x.e.hand(*r, x.said)
 }
 
 // header implements handler.
@@ -201,45 +223,69 @@ func (x *exchange) headersDone(status int) bool {
 }
 
 // event implements handler.
-func (x *exchange) event(data []byte) error {
+func (x *exchange) event(data []byte, failure bool) error {
 	if x.saw {
-		return nil // nothing counts after [DONE]
+		return nil // nothing counts after the last event
+	}
+	api := x.e.target.api
+	if failure {
+		kind, said := errorOf(data)
+		x.fail([]byte(kind), said)
+		return nil
 	}
 	if string(data) == "[DONE]" {
-		x.saw = true
-		x.row.End = x.now
+		if api.listed { // the other APIs end with an event of their own; a server that sends both has said so before
+			x.last()
+		}
 		return nil
 	}
 	if text, ok := x.shape.content(data); ok {
-		x.content(text)
+		x.content(text, report.Absent)
 		return nil
 	}
-	c, err := scanChunk(data)
+	c, err := api.scan(data)
 	if err != nil {
 		return err
 	}
 	x.shape.learn(data, c)
-	if c.failed {
-		if !x.failed {
-			x.failed = true
-			if x.row.ErrorType = x.l.intern(c.errorType); x.row.ErrorType == "" {
-				x.row.ErrorType = x.l.intern(c.errorExtra)
-			}
-		}
-		return nil
-	}
 	if c.tokens >= 0 {
 		x.row.OutputTokens = c.tokens
 	}
 	x.length = x.length || c.length
+	x.opened |= c.opened
+	x.done |= c.done
 	if len(c.content) > 0 {
-		x.content(c.content)
+		x.content(c.content, c.tokens)
+	}
+	if c.failed {
+		kind := plain(c.kind)
+		if len(kind) == 0 {
+			kind = plain(c.code)
+		}
+		x.fail(kind, string(plain(c.said)))
+	}
+	if c.last {
+		x.last()
 	}
 	return nil
 }
 
-// content takes the text of one chunk, as it stands between its quotes.
-func (x *exchange) content(text []byte) {
+// last notes that the event which ends an answer has come.
+func (x *exchange) last() {
+	x.saw = true
+	x.row.End = x.now
+}
+
+// fail notes that the answer holds an error. The first one counts.
+func (x *exchange) fail(kind []byte, said string) {
+	if !x.failed {
+		x.failed, x.said, x.row.ErrorType = true, said, x.l.intern(kind)
+	}
+}
+
+// content takes the text of one chunk, as it stands between its quotes. tokens is how many the answer has with it,
+// where the server says that with each chunk.
+func (x *exchange) content(text []byte, tokens int) {
 	x.row.Chunks++
 	x.row.Last = x.now
 	x.l.chunk(x.now)
@@ -250,33 +296,50 @@ func (x *exchange) content(text []byte) {
 	}
 	x.prev = x.now
 	if x.audit {
-		if bytes.IndexByte(text, '\\') >= 0 {
-			text = unescape(text)
-		}
-		x.text.Write(text)
+		x.text.Write(plain(text))
+	}
+	if x.row.Chunks > 1 {
+		return
+	}
+	if n, right := x.text.Right(); x.audit && right && tokens < 0 {
+		tokens = n
+	}
+	if tokens > 0 {
+		x.row.FirstTokens = tokens
 	}
 }
 
-// errorType finds the type in an OpenAI error body; without one the status stands for it.
-func errorType(body []byte, status int) string {
-	var e struct {
-		Error json.RawMessage `json:"error"`
+// errorOf finds the type (or the code) and the message of an error in a body or an event. Text of another kind is the
+// message itself.
+func errorOf(body []byte) (kind, said string) {
+	type object struct {
+		Type, Message, Code, Detail any
+		Error                       json.RawMessage
 	}
-	if json.Unmarshal(body, &e) == nil {
-		var o struct {
-			Type string `json:"type"`
-			Code any    `json:"code"`
+	var o object
+	if json.Unmarshal(body, &o) != nil {
+		return "", string(body)
+	}
+	if len(o.Error) > 0 && string(o.Error) != "null" {
+		kind, said = errorOf(o.Error)
+		var text string
+		if json.Unmarshal(o.Error, &text) == nil {
+			said = text
 		}
-		if json.Unmarshal(e.Error, &o) == nil {
-			if o.Type != "" {
-				return o.Type
-			}
-			if s, ok := o.Code.(string); ok && s != "" {
+		return kind, said
+	}
+	text := func(values ...any) string {
+		for _, v := range values {
+			if s, ok := v.(string); ok && s != "" && s != "error" { // "error" says that it is one, not which
 				return s
 			}
 		}
+		return ""
 	}
-	return "http_" + itoa(status)
+	if said = text(o.Message, o.Detail); said == "" {
+		said = string(body)
+	}
+	return text(o.Type, o.Code), said
 }
 
 // endOf names the end that an error of this side stands for.

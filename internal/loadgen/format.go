@@ -84,7 +84,8 @@ func newForeign(run *report.Run, rows []report.Row) *foreign {
 			f.ttft = append(f.ttft, float64(v)/1e6)
 			f.latency = append(f.latency, float64(r.Last-r.Sent)/1e6)
 		}
-		if v, ok := r.ITL(); ok {
+		if r.First >= 0 && r.Last >= 0 && r.OutputTokens > 1 { // both divide by all tokens but one, however many came with the first chunk
+			v := float64(r.Last-r.First) / float64(r.OutputTokens-1)
 			f.itl = append(f.itl, v/1e6)
 			if v > 0 {
 				f.perUserTS = append(f.perUserTS, 1e9/v)

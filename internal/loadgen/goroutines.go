@@ -67,8 +67,8 @@ func (c *goroutineClient) probe(ctx context.Context) {
 	}
 }
 
-// wait sleeps until at, false when ctx ended.
-func (c *goroutineClient) wait(ctx context.Context, at int64) bool {
+// wait sleeps until at, false when ctx ended or stop was closed before.
+func (c *goroutineClient) wait(ctx context.Context, at int64, stop <-chan struct{}) bool {
 	d := time.Duration(at - c.e.now())
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -77,6 +77,8 @@ func (c *goroutineClient) wait(ctx context.Context, at int64) bool {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+		return false
+	case <-stop:
 		return false
 	case <-t.C:
 		return true
@@ -99,24 +101,28 @@ func (c *goroutineClient) slot(ctx context.Context, i int) {
 			_ = s.conn.Close() // the run is over; nothing is lost with it
 		}
 	}()
-	if e.cfg.Rate == 0 && !c.wait(ctx, e.plan.rampStart(i)) {
+	if e.cfg.Rate == 0 && !c.wait(ctx, e.plan.rampStart(i), e.plan.halted) {
 		return
 	}
 	fails := 0
 	for ctx.Err() == nil {
-		if fails > 0 && !c.wait(ctx, e.now()+int64(pause(fails))) {
+		if fails > 0 && !c.wait(ctx, e.now()+int64(pause(fails)), e.plan.halted) {
 			return
 		}
 		j, _, v := e.plan.take(e.now(), true)
 		if v == verdictStop {
 			return
 		}
+		ahead := j.intended > e.now()
+		ok := !ahead || c.wait(ctx, j.intended, e.plan.asked)
+		if !ok && ctx.Err() == nil {
+			return
+		}
 		s.x.begin(j)
-		if ahead := j.intended - e.now(); ahead > 0 {
-			ok := c.wait(ctx, j.intended)
+		if ahead {
 			s.x.l.mu.Lock()
 			if !ok {
-				s.x.broke(report.EndCanceled, e.now())
+				s.x.broke(report.EndCanceled, nil, e.now())
 			} else {
 				s.x.l.late(e.now() - j.intended)
 			}
@@ -152,12 +158,9 @@ func (c *goroutineClient) one(ctx context.Context, s *connSlot) {
 			if how == report.EndConnect && s.x.row.Sent != report.Absent {
 				s.x.closed(err, e.now())
 			} else {
-				s.x.broke(how, e.now())
+				s.x.broke(how, err, e.now())
 			}
 			s.x.l.mu.Unlock()
-			if how == report.EndConnect {
-				e.warn("request failed", "request", s.x.row.ID, "end", s.x.row.Ended, "error", err)
-			}
 		}
 		return
 	}

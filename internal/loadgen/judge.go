@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -25,15 +26,13 @@ func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, ro
 		run.Client.ScheduleDelayP99 = report.Ptr(float64(p99) / 1e6)
 		run.Client.Limited = p99 > clientLimit
 	}
-	if report.NotSteady(rows) {
-		run.Mark(report.MarkNotSteady)
-	}
+	report.MarkRows(run, rows)
 	if len(spans) > 0 {
 		span := spans[len(spans)-1]
-		if used, ok := fig.selfCPU(span); ok && used > clientCPULimit*float64(e.capacity(c)) {
+		if used, ok := fig.selfCPU(span); ok && used > clientCPULimit*e.capacity(c) {
 			run.Client.Limited = true
 			e.cfg.Log.Warn("the load generator itself is the limit: use more loops, or several generators and `loadgen merge`",
-				"cores_used", fmt.Sprintf("%.2f", used), "cores_of_the_client", e.capacity(c))
+				"cores_used", fmt.Sprintf("%.2f", used), "cores_of_the_client", fmt.Sprintf("%.2f", e.capacity(c)))
 		}
 		if least, ok := fig.window(new(report.Window), span); ok && least > machineLimit {
 			run.Mark(report.MarkMachineLimited)
@@ -48,12 +47,17 @@ func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, ro
 	}
 }
 
-// capacity is how many cores the client can keep busy.
-func (e *engine) capacity(c client) int {
+// capacity is how many cores the client can keep busy: no more than a quota of its control group gives it, which may
+// be less than GOMAXPROCS.
+func (e *engine) capacity(c client) float64 {
+	n := runtime.GOMAXPROCS(0)
 	if c.kind() != ClientGoroutines {
-		return min(e.cfg.Loops, e.cfg.Concurrency, runtime.GOMAXPROCS(0))
+		n = min(n, e.cfg.Loops, e.cfg.Concurrency)
 	}
-	return runtime.GOMAXPROCS(0)
+	if quota, ok := procstat.CPUQuota(); ok {
+		return min(float64(n), quota)
+	}
+	return float64(n)
 }
 
 // selfCPU is how many cores this process used in a window, false without samples near its ends.

@@ -144,6 +144,7 @@ type loop struct {
 	arrival  int64   // when the fixed schedule has its next request, 0 = not asked yet
 	probe    int64
 	canceled bool
+	halted   bool // nothing more will be sent
 
 	tick  time.Duration // how long events gather at a high rate, 0 = not at all
 	seen  int           // events since since
@@ -288,8 +289,17 @@ func (l *loop) gather(left int64) bool {
 	return true
 }
 
-// due fires the timers and starts the arrivals whose time has come.
+// due fires the timers and starts the arrivals whose time has come. When nothing more will be sent, whoever waits for
+// its time stops waiting.
 func (l *loop) due() {
+	if !l.halted && closed(l.e.plan.halted) {
+		l.halted = true
+		for _, s := range l.slots {
+			if s.state == slotIdle {
+				l.next(s)
+			}
+		}
+	}
 	for len(l.timers) > 0 {
 		now := l.e.now()
 		if l.timers[0].at > now {
@@ -336,7 +346,7 @@ func (l *loop) fire(s *slot, now int64) {
 	case slotIdle:
 		l.next(s)
 	case slotQueued, slotConnecting, slotOpen:
-		s.x.broke(report.EndTimeout, now)
+		s.x.broke(report.EndTimeout, nil, now)
 		l.ended(s)
 	}
 }
@@ -368,7 +378,7 @@ func (l *loop) next(s *slot) bool {
 	}
 	s.x.begin(j)
 	s.out = s.out[:0]
-	l.sleep(s, now+int64(l.e.cfg.Timeout))
+	l.sleep(s, report.After(now, int64(l.e.cfg.Timeout)))
 	if s.reused = s.fd >= 0; s.reused {
 		l.send(s)
 		return true
@@ -414,7 +424,7 @@ func (l *loop) cancel() {
 	for _, s := range l.slots {
 		switch s.state {
 		case slotQueued, slotConnecting, slotOpen:
-			s.x.broke(report.EndCanceled, now)
+			s.x.broke(report.EndCanceled, nil, now)
 		}
 		l.stopSlot(s)
 	}

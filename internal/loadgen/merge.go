@@ -206,9 +206,12 @@ func (m *merger) join(label string) (*report.Run, error) {
 		}
 	}
 	run.Warmup = report.SummarizeWarmup(m.rows)
-	if report.NotSteady(m.rows) {
-		run.Mark(report.MarkNotSteady)
+	report.MarkRows(run, m.rows)
+	var failed report.ErrorKinds
+	for _, p := range m.parts {
+		failed.Join(p.run.Errors)
 	}
+	run.Errors = failed.List()
 	m.processes(run)
 	run.Plane, run.UDP = m.plane()
 	addHolders(run, m.rows)

@@ -43,13 +43,15 @@ type plan struct {
 	firstAt  int64 // when the first measured request was handed out, Absent before
 	lastAt   int64 // when the latest one was
 	first    chan struct{}
-	allTaken int64 // when load stopped being held: the last measured request was handed out, or the duration passed; Absent before
+	halted   chan struct{} // closed when nothing more is handed out
+	asked    chan struct{} // closed when stop was called: what was handed out ahead of its time is not sent either
+	allTaken int64         // when load stopped being held: the last measured request was handed out, or the duration passed; Absent before
 }
 
 func newPlan(cfg Config) *plan {
 	p := &plan{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x1a2e3a7)), firstAt: report.Absent, lastAt: report.Absent, allTaken: report.Absent,
-		first: make(chan struct{}),
+		first: make(chan struct{}), halted: make(chan struct{}), asked: make(chan struct{}),
 	}
 	p.lengths = warmupLengths(cfg.Warmup, cfg.OSL, p.rng)
 	return p
@@ -76,7 +78,12 @@ func (p *plan) take(now int64, reserve bool) (j job, at int64, v verdict) {
 	}
 	when := now
 	if p.cfg.Rate > 0 {
-		if when = p.arrival; when > now && !reserve {
+		when = p.arrival
+		if end, ends := p.end(); ends && p.warm == len(p.lengths) && when >= end { // known now, however far away it is
+			p.halt(end)
+			return job{}, 0, verdictStop
+		}
+		if when > now && !reserve {
 			return job{}, when, verdictWait
 		}
 	}
@@ -85,10 +92,6 @@ func (p *plan) take(now int64, reserve bool) (j job, at int64, v verdict) {
 		j.phase, j.osl = report.PhaseWarmup, p.lengths[p.warm]
 		p.warm++
 	} else {
-		if p.cfg.Duration > 0 && p.firstAt != report.Absent && when >= p.firstAt+int64(p.cfg.Duration) { // an arrival past the end
-			p.stopped, p.allTaken = true, p.firstAt+int64(p.cfg.Duration)
-			return job{}, 0, verdictStop
-		}
 		p.measured++
 		p.lastAt = max(p.lastAt, when)
 		if p.firstAt == report.Absent {
@@ -96,7 +99,7 @@ func (p *plan) take(now int64, reserve bool) (j job, at int64, v verdict) {
 			close(p.first)
 		}
 		if p.measured == p.cfg.Requests {
-			p.stopped, p.allTaken = true, when
+			p.halt(when)
 		}
 	}
 	p.seq++
@@ -109,11 +112,27 @@ func (p *plan) over(now int64) bool {
 	if p.stopped {
 		return true
 	}
-	if end := p.firstAt + int64(p.cfg.Duration); p.cfg.Duration > 0 && p.firstAt != report.Absent && now >= end && p.cfg.Rate == 0 {
-		p.stopped, p.allTaken = true, end
+	if end, ends := p.end(); ends && p.cfg.Rate == 0 && now >= end {
+		p.halt(end)
 		return true
 	}
 	return false
+}
+
+// end is when the duration is over, false before the first measured request and without a duration.
+func (p *plan) end() (at int64, ok bool) {
+	if p.cfg.Duration == 0 || p.firstAt == report.Absent {
+		return 0, false
+	}
+	return report.After(p.firstAt, int64(p.cfg.Duration)), true
+}
+
+// halt says that nothing more is handed out, and since when load is not held.
+func (p *plan) halt(at int64) {
+	if !p.stopped {
+		p.stopped, p.allTaken = true, at
+		close(p.halted)
+	}
 }
 
 // advance steps to the next arrival. Constant ones come from their number, so that errors do not add up.
@@ -123,24 +142,42 @@ func (p *plan) advance() {
 	}
 	p.arrivals++
 	if p.cfg.Arrival == Poisson {
-		p.arrival += int64(p.rng.ExpFloat64() / p.cfg.Rate * 1e9)
+		p.arrival = report.After(p.arrival, nanoseconds(p.rng.ExpFloat64()/p.cfg.Rate))
 		return
 	}
-	p.arrival = int64(math.Round(float64(p.arrivals) / p.cfg.Rate * 1e9))
+	p.arrival = nanoseconds(float64(p.arrivals) / p.cfg.Rate)
+}
+
+// nanoseconds of so many seconds; what is too far away to be one is never.
+func nanoseconds(seconds float64) int64 {
+	if ns := math.Round(seconds * 1e9); ns < math.MaxInt64 {
+		return int64(ns)
+	}
+	return math.MaxInt64
 }
 
 // stop ends the handing out; an interrupt calls it.
 func (p *plan) stop(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.stopped {
-		p.stopped, p.allTaken = true, now
+	p.halt(now)
+	if !closed(p.asked) {
+		close(p.asked)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
 // rampStart is when the slot with this number starts first.
 func (p *plan) rampStart(slot int) int64 {
-	return int64(p.cfg.Ramp) * int64(slot) / int64(p.cfg.Concurrency)
+	return nanoseconds(p.cfg.Ramp.Seconds() * float64(slot) / float64(p.cfg.Concurrency))
 }
 
 // planState is a snapshot of a plan.

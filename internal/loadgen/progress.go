@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,30 +52,32 @@ func (s Status) String() string {
 
 // collector takes the rows of a run as they come: it writes them, keeps them for the summary, and counts for the status line.
 type collector struct {
-	dir  *report.Dir // nil without files
-	each func(report.Row)
-	rows []report.Row
+	dir    *report.Dir // nil without files
+	each   func(report.Row)
+	log    *slog.Logger
+	rows   []report.Row
+	failed report.ErrorKinds
 
 	warm, done, errors atomic.Int64
 	mu                 sync.Mutex
 	ttft               *hdrhistogram.Histogram
 }
 
-func newCollector(dir *report.Dir) *collector {
-	return &collector{dir: dir, ttft: report.NewGaps()}
+func newCollector(dir *report.Dir, log *slog.Logger) *collector {
+	return &collector{dir: dir, log: log, ttft: report.NewGaps()}
 }
 
 // loop ends when rows is closed.
-func (c *collector) loop(rows <-chan report.Row) {
+func (c *collector) loop(rows <-chan ending) {
 	flush := time.NewTicker(time.Second)
 	defer flush.Stop()
 	for {
 		select {
-		case r, ok := <-rows:
+		case o, ok := <-rows:
 			if !ok {
 				return
 			}
-			c.add(r)
+			c.add(o.row, o.said)
 		case <-flush.C:
 			if c.dir != nil {
 				c.dir.Flush()
@@ -83,7 +86,7 @@ func (c *collector) loop(rows <-chan report.Row) {
 	}
 }
 
-func (c *collector) add(r report.Row) {
+func (c *collector) add(r report.Row, said string) {
 	if c.dir != nil {
 		c.dir.Add(&r)
 	}
@@ -93,6 +96,10 @@ func (c *collector) add(r report.Row) {
 	c.rows = append(c.rows, r)
 	if !r.OK() && r.Ended != report.EndCanceled {
 		c.errors.Add(1)
+		if k, first := c.failed.Add(&r, said); first {
+			c.log.Warn("request failed; more of its kind are counted, not logged", "request", r.ID, "end", k.End, "status", k.Status, "type", k.Type, "message", k.Message,
+				"worker", r.Worker)
+		}
 	}
 	if r.Phase == report.PhaseWarmup {
 		c.warm.Add(1)
@@ -149,7 +156,7 @@ func left(cfg Config, st planState, s Status) time.Duration {
 		est = time.Duration(float64(n) / s.RequestsPerS * float64(time.Second))
 	}
 	if cfg.Duration > 0 && st.firstAt != report.Absent {
-		end := max(time.Duration(st.firstAt)+cfg.Duration-s.Elapsed, 0)
+		end := max(time.Duration(report.After(st.firstAt, int64(cfg.Duration)))-s.Elapsed, 0)
 		if est < 0 || end < est {
 			est = end
 		}

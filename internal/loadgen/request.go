@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +24,7 @@ type target struct {
 	hostHeader string
 	base       *url.URL // the server without the endpoint, for /v1/models
 	path       string
-	legacy     bool // /v1/completions: prompt instead of messages
+	api        *api
 
 	head   []byte // request line and fixed headers, up to the value of x-request-id
 	before []byte // body up to the value of max_tokens
@@ -44,15 +46,13 @@ func newTarget(raw string) (*target, error) {
 	path := strings.TrimRight(u.EscapedPath(), "/")
 	base := *u
 	base.RawQuery, base.Fragment, base.RawPath = "", "", ""
-	switch {
-	case strings.HasSuffix(path, "/chat/completions"):
-		t.path, base.Path = path, strings.TrimSuffix(path, "/chat/completions")
-	case strings.HasSuffix(path, "/completions"):
-		t.path, base.Path, t.legacy = path, strings.TrimSuffix(path, "/completions"), true
+	switch t.api = apiOf(path); {
+	case t.api != nil:
+		t.path, base.Path = path, strings.TrimSuffix(path, t.api.path)
 	case strings.HasSuffix(path, "/v1"):
-		t.path, base.Path = path+"/chat/completions", path
+		t.api, t.path, base.Path = chatAPI, path+chatAPI.path, path
 	default:
-		t.path, base.Path = path+"/v1/chat/completions", path+"/v1"
+		t.api, t.path, base.Path = chatAPI, path+"/v1"+chatAPI.path, path+"/v1"
 	}
 	if u.RawQuery != "" {
 		t.path += "?" + u.RawQuery
@@ -74,7 +74,14 @@ func (t *target) prepare(cfg Config, userinfo *url.Userinfo) error {
 		pass, _ := userinfo.Password()
 		fmt.Fprintf(&h, "Authorization: Basic %s\r\n", base64.StdEncoding.EncodeToString([]byte(userinfo.Username()+":"+pass)))
 	}
-	for _, line := range cfg.Header {
+	header := cfg.Header
+	if own, _ := cutHeader(t.api.header); own != "" && !slices.ContainsFunc(header, func(line string) bool {
+		name, _ := cutHeader(line)
+		return strings.EqualFold(name, own)
+	}) {
+		header = append(slices.Clone(header), t.api.header)
+	}
+	for _, line := range header {
 		name, value := cutHeader(line)
 		fmt.Fprintf(&h, "%s: %s\r\n", name, value)
 	}
@@ -85,18 +92,12 @@ func (t *target) prepare(cfg Config, userinfo *url.Userinfo) error {
 	if err != nil {
 		return err
 	}
-	extra := ""
-	if b := bytes.TrimSpace([]byte(cfg.ExtraBody)); len(b) > 0 {
-		if inner := bytes.TrimSpace(b[1 : len(b)-1]); len(inner) > 0 {
-			extra = string(inner) + ","
-		}
+	extra, err := t.api.extra(cfg.ExtraBody)
+	if err != nil {
+		return err
 	}
-	t.before = fmt.Appendf(nil, `{"model":%s,"stream":true,"stream_options":{"include_usage":true},%s"max_tokens":`, model, extra)
-	if t.legacy {
-		t.middle, t.after = []byte(`,"prompt":"`), []byte(`"}`)
-	} else {
-		t.middle, t.after = []byte(`,"messages":[{"role":"user","content":"`), []byte(`"}]}`)
-	}
+	t.before = fmt.Appendf(nil, `{"model":%s,"stream":true,%s"%s":`, model, extra, t.api.limit)
+	t.middle, t.after = []byte(","+t.api.prompt), []byte(t.api.close)
 	for i := 1; i < cfg.ISL; i++ { // the unique word is the first
 		t.filler = append(append(t.filler, ' '), words[i%len(words)]...)
 	}
@@ -143,6 +144,50 @@ func CheckHeader(line string) error {
 	return nil
 }
 
+// extra is the extra fields of a request as members before the next one. What they say of stream_options joins what
+// the API needs there.
+func (a *api) extra(body string) (string, error) {
+	var inner string
+	if b := strings.TrimSpace(body); b != "" {
+		inner = strings.TrimSpace(b[1 : len(b)-1])
+	}
+	options := a.options
+	var given struct {
+		Options map[string]any `json:"stream_options"`
+	}
+	if inner != "" {
+		if err := json.Unmarshal([]byte(body), &given); err != nil {
+			return "", err
+		}
+	}
+	if given.Options != nil {
+		options = maps.Clone(given.Options)
+		maps.Copy(options, a.options)
+		var rest map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(body), &rest); err != nil {
+			return "", err
+		}
+		delete(rest, "stream_options")
+		b, err := json.Marshal(rest)
+		if err != nil {
+			return "", err
+		}
+		inner = string(b[1 : len(b)-1])
+	}
+	out := ""
+	if options != nil {
+		b, err := json.Marshal(options)
+		if err != nil {
+			return "", err
+		}
+		out = `"stream_options":` + string(b) + ","
+	}
+	if inner != "" {
+		out += inner + ","
+	}
+	return out, nil
+}
+
 // CheckBody says what is wrong with the extra fields of requests.
 func CheckBody(s string) error {
 	if strings.TrimSpace(s) == "" {
@@ -152,10 +197,14 @@ func CheckBody(s string) error {
 	if err := json.Unmarshal([]byte(s), &m); err != nil || m == nil {
 		return errors.New(`is not a JSON object: write it like {"ignore_eos":true}`)
 	}
-	for _, k := range []string{"model", "stream", "stream_options", "max_tokens", "messages", "prompt", "n"} {
+	for _, k := range []string{"model", "stream", "max_tokens", "max_output_tokens", "messages", "prompt", "input", "n"} {
 		if _, ok := m[k]; ok {
 			return fmt.Errorf("sets %q, which the load generator sets itself: leave it out", k)
 		}
+	}
+	var options map[string]any
+	if raw, ok := m["stream_options"]; ok && (json.Unmarshal(raw, &options) != nil || options == nil) {
+		return errors.New(`has a "stream_options" that is no JSON object: write it like {"continuous_usage_stats":true}`)
 	}
 	return nil
 }

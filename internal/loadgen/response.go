@@ -27,7 +27,8 @@ type handler interface {
 	header(name, value []byte)
 	// headersDone tells whether the body is an event stream.
 	headersDone(status int) (sse bool)
-	event(data []byte) error
+	// event takes the data of an event; failure says that the event's own name is "error".
+	event(data []byte, failure bool) error
 }
 
 type readState uint8

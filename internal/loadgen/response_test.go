@@ -30,7 +30,13 @@ func (r *recorder) headersDone(status int) bool {
 	}
 	return r.sse
 }
-func (r *recorder) event(data []byte) error { r.events = append(r.events, string(data)); return nil }
+func (r *recorder) event(data []byte, failure bool) error {
+	if failure {
+		data = append([]byte("FAILURE "), data...)
+	}
+	r.events = append(r.events, string(data))
+	return nil
+}
 
 // outcome is all that reading a response gives.
 type outcome struct {
@@ -92,6 +98,8 @@ var responses = []struct {
 	{name: "last event without its blank line", raw: sseHead + "\r\ndata: x\n\ndata: [DONE]", eof: true, status: 200, events: []string{"x", "[DONE]"}, done: true},
 	{name: "CRLF, comments, other fields, several lines", raw: sseHead + "\r\n\xef\xbb\xbf: hi\r\n\r\nevent: e\r\nid: 1\r\ndata: a\r\ndata:b\r\ndata\r\n\r\n: ping\n\nretry: 3\n\ndatabase: no\n\ndata:  c\n\n", eof: true,
 		status: 200, events: []string{"a\nb\n", " c"}, done: true},
+	{name: "events named error", raw: sseHead + "\r\nevent: error\ndata: x\n\ndata: y\n\ndata: z\nevent:error\n\nevent: error\n\nevent: message\ndata: u\n\nevent: error", eof: true,
+		status: 200, events: []string{"FAILURE x", "y", "FAILURE z", "FAILURE ", "u", "FAILURE "}, done: true},
 	{name: "connection close", raw: sseHead + "Connection: close\r\nContent-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true},
 	{name: "HTTP/1.0", raw: strings.Replace(sseHead, "1.1", "1.0", 1) + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true},
 	{name: "interim response", raw: "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + sseHead + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true, keep: true},
@@ -203,7 +211,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkReadEvent(b *testing.B) {
-	e := &engine{cfg: Config{}.withDefaults(), plan: newPlan(Config{Concurrency: 1}.withDefaults())}
+	e := &engine{target: &target{api: chatAPI}, cfg: Config{}.withDefaults(), plan: newPlan(Config{Concurrency: 1}.withDefaults())}
 	x := exchange{e: e, l: newLocal()}
 	x.begin(job{phase: "measured", osl: 1 << 20})
 	x.sent(1)

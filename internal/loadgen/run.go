@@ -81,7 +81,7 @@ func newEngine(ctx context.Context, cfg Config) (*engine, error) {
 	}
 	return &engine{
 		cfg: cfg, target: t, addr: addr, t0: time.Now(), prefix: "lg-" + hex.EncodeToString(id[:]) + "-", plan: newPlan(cfg),
-		rows: make(chan report.Row, 1<<16), rampEnd: int64(cfg.Ramp),
+		rows: make(chan ending, 1<<16), rampEnd: int64(cfg.Ramp), secrets: secretsOf(cfg.Header, u),
 	}, nil
 }
 
@@ -141,7 +141,7 @@ func (e *engine) measure(ctx context.Context, dir *report.Dir) (*report.Run, []r
 	for _, l := range e.locals {
 		l.told = e.cfg.Late
 	}
-	col := newCollector(dir)
+	col := newCollector(dir, e.cfg.Log)
 	col.each = e.cfg.Each
 	smp := newSampler(e)
 	defer smp.close()

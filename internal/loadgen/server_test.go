@@ -65,7 +65,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", 400)
 		return
 	}
-	c.osl = int(c.body["max_tokens"].(float64))
+	for _, limit := range []string{"max_tokens", "max_output_tokens"} {
+		if n, ok := c.body[limit].(float64); ok {
+			c.osl = int(n)
+		}
+	}
 	for now := s.open.Add(1); ; {
 		most := s.most.Load()
 		if now <= most || s.most.CompareAndSwap(most, now) {
@@ -178,3 +182,5 @@ func clients(t *testing.T, f func(t *testing.T, client string)) {
 func contains(list []string, s string) bool {
 	return strings.Contains("\x00"+strings.Join(list, "\x00")+"\x00", "\x00"+s+"\x00")
 }
+
+func sleepMS(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }

@@ -29,7 +29,7 @@ func (s *shape) content(ev []byte) ([]byte, bool) {
 
 // learn takes the shape of an event that holds nothing but text. c.content must point into ev.
 func (s *shape) learn(ev []byte, c chunk) {
-	if s.misses >= maxMisses || len(c.content) == 0 || c.tokens >= 0 || c.length || c.failed {
+	if s.misses >= maxMisses || len(c.content) == 0 || c.tokens >= 0 || c.done != 0 || c.last || c.failed {
 		return
 	}
 	s.misses++

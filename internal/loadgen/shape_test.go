@@ -12,20 +12,25 @@ func FuzzShape(f *testing.F) {
 	}
 	f.Add([]byte(`{"choices":[{"delta":{"content":"a"}}]}`), []byte(`{"choices":[{"delta":{"content":"bcd"}}]}`))
 	f.Add([]byte(`{"choices":[{"delta":{"content":"a"}}]}`), []byte(`{"choices":[{"delta":{"content":"b","content":"a"}}]}`))
+	for _, a := range typedEvents {
+		f.Add([]byte(a), []byte(a))
+	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		c, err := scanChunk(first)
-		if err != nil || !json.Valid(first) || duplicates(first) {
-			return
-		}
-		var s shape
-		s.learn(first, c)
-		text, ok := s.content(second)
-		if !ok {
-			return
-		}
-		want, err := scanChunk(second)
-		if err != nil || string(text) != string(want.content) || want.tokens >= 0 || want.length || want.failed {
-			t.Fatalf("after %s the event %s gave %q, scanning it gives %+v, %v", first, second, text, want, err)
+		for _, typed := range []bool{false, true} {
+			c, err := scanOf(typed)(first)
+			if err != nil || !json.Valid(first) || duplicates(first) {
+				return
+			}
+			var s shape
+			s.learn(first, c)
+			text, ok := s.content(second)
+			if !ok {
+				continue
+			}
+			want, err := scanOf(typed)(second)
+			if err != nil || string(text) != string(want.content) || want.tokens >= 0 || want.opened != c.opened || want.done != 0 || want.last || want.failed {
+				t.Fatalf("after %s the event %s gave %q, scanning it gives %+v, %v", first, second, text, want, err)
+			}
 		}
 	})
 }
@@ -33,7 +38,7 @@ func FuzzShape(f *testing.F) {
 func TestShapeIsLearned(t *testing.T) {
 	var s shape
 	first, second := []byte(`{"id":"1","choices":[{"delta":{"content":"a"},"finish_reason":null}]}`), []byte(`{"id":"1","choices":[{"delta":{"content":" token"},"finish_reason":null}]}`)
-	c, err := scanChunk(first)
+	c, err := scanChoices(first)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func TestTrapEnvironmentIsRecorded(t *testing.T) {
 	}
 	run, _ := load(t, newServer(t, normal(0, 0)), Config{Requests: 1, OSL: 2, ISL: 1, Settings: map[string]any{"x": 1}})
 	env := run.Environment
-	if env.RmemMax == nil || env.WmemMax == nil || env.MTU == nil || env.Kernel == "" || env.CPUs == 0 || env.Go == "" || env.TCPCongestionControl == "" || run.Config["x"] != 1 {
+	if env.RmemMax == nil || env.WmemMax == nil || env.MTU == nil || env.Kernel == "" || env.CPUs != procstat.CPUs() || env.HostCPUs == 0 || env.Go == "" || env.TCPCongestionControl == "" || run.Config["x"] != 1 {
 		t.Errorf("environment %+v, config %v", env, run.Config)
 	}
 	if run.Client.Kind == "" {

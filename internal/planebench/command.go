@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/report"
 )
 
 // Command is what the programs that run planes have in common: flags of the load and of the report, and how a run becomes an exit code.
@@ -90,12 +90,12 @@ func (c *Command) Run(ctx context.Context, cfg Config, kind string, maxErrors fl
 	return nil
 }
 
-// RunDir is dir, or runs/KIND-TIME when that is empty.
+// RunDir is dir, or runs/KIND-TIME-XXXXXXXX when that is empty.
 func RunDir(dir, kind string) string {
 	if dir != "" {
 		return dir
 	}
-	return filepath.Join("runs", kind+"-"+time.Now().Format("20060102-150405.000"))
+	return report.DefaultDir(kind, time.Now())
 }
 
 // WriteRun writes a report into RunDir and says where.

@@ -11,6 +11,10 @@ import (
 // Environment is what a report says of the machine and the build.
 func Environment() report.Environment {
 	e := report.Environment{Go: runtime.Version(), CPUs: procstat.CPUs()}
+	if q, ok := procstat.CPUQuota(); ok {
+		e.CPUQuota = &q
+	}
+	e.HostCPUs, _ = procstat.HostCPUs()
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {

@@ -140,7 +140,7 @@ type Ratio struct {
 
 func newReport(cfg Config) *Report {
 	now := time.Now()
-	return &Report{Schema: Schema, ID: "plane-" + now.Format("20060102-150405.000"), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: Environment()}
+	return &Report{Schema: Schema, ID: report.Name("plane", now), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: Environment()}
 }
 
 // WriteReport writes a report as run.json into dir, which must not hold one yet, and its tables, where it has some, beside it.

@@ -189,6 +189,19 @@ func checkRows(dir string, run *Run) (errs []error) {
 			failed++
 		}
 	}
+	kinds, lost := 0, 0
+	for _, e := range run.Errors {
+		kinds += e.Count
+	}
+	if run.Raw != nil {
+		lost += run.Raw.Errors
+	}
+	if run.Warmup != nil {
+		lost += run.Warmup.Errors
+	}
+	if kinds != lost {
+		errs = append(errs, fmt.Errorf("%s has kinds of errors for %d requests, %d failed", RunFile, kinds, lost))
+	}
 	if w := run.Raw; w != nil && (w.Requests != complete || w.Errors != failed || w.Canceled != canceled) {
 		errs = append(errs, fmt.Errorf("%s counts %d complete, %d failed, %d canceled requests, %s holds %d, %d, %d", RunFile, w.Requests, w.Errors, w.Canceled,
 			RowsFile, complete, failed, canceled))

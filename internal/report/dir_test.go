@@ -13,6 +13,7 @@ import (
 func TestRowsRoundTrip(t *testing.T) {
 	full := row(1, 1000, 5, 10, 3)
 	full.Worker, full.Process, full.Lane, full.Retries, full.Wrong = `w"1\`, "p é", "quic/0", 1, 2
+	full.FirstTokens = 2
 	empty := Row{ID: "x", Phase: PhaseWarmup, Intended: 0, Sent: Absent, First: Absent, Last: Absent, End: 7, Ended: EndConnect, ErrorType: "connect",
 		OutputTokens: Absent, Wrong: Absent}
 	broken := empty
@@ -63,11 +64,13 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 	}
 	gaps := NewGaps()
 	RecordGap(gaps, 10*msec)
+	var kinds ErrorKinds
+	kinds.Add(&rows[2], "the worker is gone")
 	span, _ := RawSpan(rows)
 	w := Summarize(rows, span, gaps, SLO{})
 	w.FrontendCPU, w.WorkerCPU, w.LoadgenCPU = Ptr(1.0), Ptr(2.0), Ptr(0.5)
 	run := &Run{
-		Schema: Schema, ID: "1", StartedAt: "2026-01-02T03:04:05.000+01:00", Marks: []string{}, Raw: w,
+		Schema: Schema, ID: "1", StartedAt: "2026-01-02T03:04:05.000+01:00", Marks: []string{}, Raw: w, Errors: kinds.List(),
 		Config:      map[string]any{"concurrency": 1, "request_count": 2, "isl": 1, "osl": 11},
 		Environment: Environment{Go: "go1", CPUs: 2, Kernel: "6", Revision: "abc", TCPCongestionControl: "cubic"},
 		Processes:   []Process{{Role: "loadgen", Name: "loadgen"}}, Client: Client{ScheduleDelayP99: Ptr(0.1)},
@@ -307,7 +310,7 @@ func TestTables(t *testing.T) {
 	if err := Print(&one, b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"arm (1)", "MARKED: not steady", "TTFT p50/p90/p99 (ms)", "10.0 / 10.0 / 10.0", "1 (timeout 1)", "holders: 0 (1 by the reference's rule)", "by plane quic 22"} {
+	for _, want := range []string{"arm (1)", "MARKED: not steady", "TTFT p50/p90/p99 (ms)", "10.0 / 10.0 / 10.0", "1 (timeout 1)", `errors: 1 timeout (failed, status 503): "the worker is gone"`, "holders: 0 (1 by the reference's rule)", "by plane quic 22"} {
 		if !strings.Contains(one.String(), want) {
 			t.Errorf("no %q in\n%s", want, one.String())
 		}

@@ -59,6 +59,7 @@ func fillAll(run *Run) {
 		w.ErrorsByType = map[string]int{"timeout": 1, "<b>": 2 + i}
 	}
 	run.Warmup = &Warmup{Requests: 3, Errors: 1, WrongTokens: n(0), ErrorsByType: map[string]int{"lost": 1}}
+	run.Errors = []ErrorKind{{End: EndFailed, Status: 503, Type: "timeout", Message: `<i>"no"</i>`, Count: 2}}
 	run.UDP.SteadyDatagramsPerToken = f(.07)
 	run.UDP.Sockets = []UDPSocket{{Port: 4001, Lane: Ptr(0), Drops: n(12)}, {Port: 4002, Lane: Ptr(1), Drops: n(0)}}
 	run.Plane.Lanes = []Lane{{Process: "worker-0", Lane: 0, Streams: n(7), Bytes: n(12345678)}}
@@ -99,7 +100,7 @@ func TestPageHoldsEveryNumber(t *testing.T) {
 	steady.StartS, steady.EndS = 0.0005, 1
 	run.Steady = &steady
 	fillAll(run)
-	for _, part := range []any{run.Raw, run.Steady, run.Warmup, run.UDP, run.Plane, run.Processes[0], run.Client, run.Holders, run.HoldersReference} {
+	for _, part := range []any{run.Raw, run.Steady, run.Warmup, run.Errors[0], run.UDP, run.Plane, run.Processes[0], run.Client, run.Holders, run.HoldersReference} {
 		for _, e := range empties(fmt.Sprintf("%T", part), reflect.ValueOf(part)) {
 			t.Errorf("the test's run has nothing in %s: a new field must be filled in here, and shown on the page", e)
 		}
@@ -239,7 +240,7 @@ func TestPageIsLoud(t *testing.T) {
 	if s := top(); !strings.Contains(s, "No mark:") || strings.Contains(s, `role="alert"`) {
 		t.Errorf("a clean run: %s", s)
 	}
-	for _, m := range []string{MarkNotSteady, MarkClientLimited, MarkMachineLimited, MarkSharedCores, MarkPartial, MarkNoProof} {
+	for _, m := range []string{MarkNotSteady, MarkClientLimited, MarkMachineLimited, MarkSharedCores, MarkPartial, MarkNoProof, MarkBundled, MarkNoUsage} {
 		run.Marks = []string{m}
 		if MarkMeaning(m) == "" {
 			t.Errorf("nobody says what %s means", m)
@@ -255,7 +256,7 @@ func TestPageIsLoud(t *testing.T) {
 	run.Processes = []Process{{Name: "a", GOMAXPROCS: Ptr(2)}, {Name: "b", GOMAXPROCS: Ptr(1)}}
 	s := top()
 	for _, want := range []string{"the plane quic carried 5 records in a run over tcp", "pinned to the same cores: 3", "which source revision", "not a time with an offset",
-		"2 processes may run Go code on 3 threads at once (sum of GOMAXPROCS), the machine has 2 cores"} {
+		"2 processes may run Go code on 3 threads at once (sum of GOMAXPROCS), there are 2 cores for them"} {
 		if !strings.Contains(s, want) {
 			t.Errorf("%q is not at the top: %s", want, s)
 		}

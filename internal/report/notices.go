@@ -15,7 +15,10 @@ var markWhy = map[string]string{
 	MarkMachineLimited: "all cores were over 90% busy in the window. Figures show the machine's limit.",
 	MarkSharedCores:    "the load generator ran on the frontend's cores. Each waited for the other; give them cores of their own.",
 	MarkPartial:        "the run ended before its request count or duration.",
-	MarkNoProof:        "the counters of the plane under test do not hold the tokens, or another plane's do. The run may not be used.",
+	MarkBundled: "usage counts over 10% more tokens than chunks with content: several tokens come in one chunk. ITL is then a mean that no token waited; it divides by the " +
+		"tokens after the first chunk where those are known, else by all but one. Read the chunk gap beside it.",
+	MarkNoUsage: "complete answers did not say how many tokens they have: no token rate, and ITL only of those that did.",
+	MarkNoProof: "the counters of the plane under test do not hold the tokens, or another plane's do. The run may not be used.",
 }
 
 // MarkMeaning says what a mark means, "" for one that this program does not know.
@@ -28,7 +31,7 @@ func (r *Run) Notices() []string {
 		out = append(out, fmt.Sprintf("started_at is %q, not a time with an offset: nothing can be lined up with it", r.StartedAt))
 	}
 	if n, of := r.threads(); r.Environment.CPUs > 0 && n > r.Environment.CPUs {
-		out = append(out, fmt.Sprintf("%d processes may run Go code on %d threads at once (sum of GOMAXPROCS), the machine has %d cores: they take turns", of, n, r.Environment.CPUs))
+		out = append(out, fmt.Sprintf("%d processes may run Go code on %d threads at once (sum of GOMAXPROCS), there are %d cores for them: they take turns", of, n, r.Environment.CPUs))
 	}
 	if both := sharedPins(r.Environment.Pins); len(both) > 0 && !r.Marked(MarkSharedCores) {
 		out = append(out, "the load generator and the frontend are pinned to the same cores: "+ints(both))

@@ -26,6 +26,7 @@ type page struct {
 	Curves, TimePlots                                                                 []template.HTML
 	LoadPlot, DropPlot                                                                template.HTML
 	Errors                                                                            []errorLine
+	Said                                                                              []saidLine
 	BadRows                                                                           int
 	Processes                                                                         []processLine
 	DropTable                                                                         []dropLine
@@ -67,6 +68,12 @@ type distLine struct {
 type errorLine struct {
 	Type                string
 	Raw, Steady, Warmup fig
+}
+
+// saidLine is a kind of failure with what was said of it.
+type saidLine struct {
+	End, Type, Message string
+	Status, Count      fig
 }
 
 type processLine struct {
@@ -194,6 +201,10 @@ func (p *page) headline(run *Run) {
 		{Name: "wrong tokens", Fig: intFig("raw.wrong_tokens", run.Raw.WrongTokens), Bad: run.Raw.WrongTokens != nil && *run.Raw.WrongTokens > 0},
 		{Name: "holders", Fig: intFig("holders", run.Holders)},
 	}
+	if run.Marked(MarkBundled) { // ITL alone would say nothing
+		p.Tiles = append(p.Tiles, tile{Name: "chunk gap p50", Unit: "ms", Fig: dist(w.ICL, "icl_ms.p50", p50)},
+			tile{Name: "chunk gap p99", Unit: "ms", Fig: dist(w.ICL, "icl_ms.p99", p99)})
+	}
 	if u := run.UDP; u != nil {
 		p.Tiles = append(p.Tiles, tile{Name: "RcvbufErrors", Fig: intFig("udp.rcvbuf_errors", u.RcvbufErrors)})
 	}
@@ -293,6 +304,14 @@ func (p *page) errors(run *Run) {
 			return intFig(at+".errors_by_type."+k, &n)
 		}
 		p.Errors = append(p.Errors, errorLine{k, one(raw, "raw"), one(steady, "steady"), one(warm, "warmup")})
+	}
+	for i := range run.Errors {
+		e, at := &run.Errors[i], "errors."+strconv.Itoa(i)
+		l := saidLine{End: e.End, Type: e.Type, Message: e.Message, Count: intFig(at+".count", &e.Count)}
+		if e.Status != 0 {
+			l.Status = fig{at + ".status", strconv.Itoa(e.Status), strconv.Itoa(e.Status)}
+		}
+		p.Said = append(p.Said, l)
 	}
 }
 

@@ -65,9 +65,13 @@ func (p *page) plots(run *Run, c *curves, series []Second) {
 	add("Throughput", "requests/s", throughput...)
 	add("Open requests", "requests", line("open", 0, func(b *bin) float64 { return b.open }))
 	add("TTFT of the responses that began in each second", "ms", line("p50", 0, func(b *bin) float64 { return b.p50 }), line("p99", 1, func(b *bin) float64 { return b.p99 }))
+	machine := run.Environment.HostCPUs
+	if machine == 0 { // a run of before there was host_cpus
+		machine = run.Environment.CPUs
+	}
 	cpu := []chart.Series{
 		line("frontend", 0, func(b *bin) float64 { return b.front }), line("workers", 2, func(b *bin) float64 { return b.work }),
-		line("load generator", 4, func(b *bin) float64 { return b.gen }), line("machine (all cores)", 1, func(b *bin) float64 { return b.busy * float64(run.Environment.CPUs) }),
+		line("load generator", 4, func(b *bin) float64 { return b.gen }), line("machine (all cores)", 1, func(b *bin) float64 { return b.busy * float64(machine) }),
 	}
 	cpu = slices.DeleteFunc(cpu, func(s chart.Series) bool {
 		return !slices.ContainsFunc(s.Points, func(q chart.Point) bool { return !math.IsNaN(q.Y) })

@@ -68,6 +68,7 @@ func scripted(t *testing.T) *httptest.Server {
 			data(`{"choices":[{"delta":{"content":` + string(q) + `}}]}`)
 			time.Sleep(time.Duration(1+i%4) * time.Millisecond)
 		}
+		data(`{"choices":[{"delta":{},"finish_reason":"stop"}]}`)
 		data(fmt.Sprintf(`{"choices":[],"usage":{"completion_tokens":%d}}`, tokens))
 		data("[DONE]")
 	}))

@@ -16,10 +16,10 @@ const (
 // Ends of a request as the client saw it.
 const (
 	EndComplete  = "complete"
-	EndFailed    = "failed"    // a status of 400 or more, or an error event in the stream
+	EndFailed    = "failed"    // a status of 400 or more, an error in the stream, or a finish reason that gives the answer up
 	EndConnect   = "connect"   // no connection
 	EndTimeout   = "timeout"   // --request-timeout passed
-	EndTruncated = "truncated" // the response ended without [DONE]
+	EndTruncated = "truncated" // the answer ended before its API says that it is complete
 	EndProtocol  = "protocol"  // not HTTP, not an event stream, or not JSON
 	EndCanceled  = "canceled"  // an interrupt ended the run
 )
@@ -35,13 +35,14 @@ type Row struct {
 	Sent     int64 // first byte given to the kernel
 	First    int64 // first chunk with non-empty content
 	Last     int64 // last chunk with non-empty content
-	End      int64 // [DONE], or the failure
+	End      int64 // the answer's last event, or the failure
 	Status   int   // HTTP status, 0 when there was none
 	// Ended is one of the Ends; ErrorType is the OpenAI error's type, or the end's name when there is none; empty when complete.
 	Ended        string
 	ErrorType    string
 	OutputTokens int // from usage; Absent when the server did not say
 	Chunks       int // chunks with non-empty content
+	FirstTokens  int // tokens in the first of them; 0 when nobody can know
 	Wrong        int // wrong tokens; Absent when the response was not verified
 	Worker       string
 	Process      string
@@ -57,12 +58,15 @@ func (r *Row) TTFT() (int64, bool) {
 	return r.First - r.Sent, r.First >= 0 && r.Sent >= 0
 }
 
-// ITL is the mean inter-token latency in nanoseconds, false below two tokens.
+// ITL is the mean inter-token latency in nanoseconds: the time after the first chunk, divided by the tokens that came
+// in it. Where nobody knows how many tokens the first chunk had, it is taken to have had one. It is false when
+// nothing came after the first chunk.
 func (r *Row) ITL() (float64, bool) {
-	if r.First < 0 || r.Last < 0 || r.OutputTokens < 2 {
+	after := r.OutputTokens - max(r.FirstTokens, 1)
+	if r.First < 0 || r.Last < 0 || r.Chunks == 1 || after < 1 {
 		return 0, false
 	}
-	return float64(r.Last-r.First) / float64(r.OutputTokens-1), true
+	return float64(r.Last-r.First) / float64(after), true
 }
 
 // AppendJSON appends the row's line, without the line end.
@@ -99,6 +103,9 @@ func (r *Row) AppendJSON(b []byte) []byte {
 	str("error_type", r.ErrorType)
 	num("output_tokens", int64(r.OutputTokens))
 	num("chunks", int64(r.Chunks))
+	if r.FirstTokens != 0 {
+		num("first_tokens", int64(r.FirstTokens))
+	}
 	num("wrong", int64(r.Wrong))
 	str("worker", r.Worker)
 	str("process", r.Process)
@@ -136,6 +143,7 @@ type rowJSON struct {
 	ErrorType    string `json:"error_type"`
 	OutputTokens *int   `json:"output_tokens"`
 	Chunks       int    `json:"chunks"`
+	FirstTokens  int    `json:"first_tokens"`
 	Wrong        *int   `json:"wrong"`
 	Worker       string `json:"worker"`
 	Process      string `json:"process"`
@@ -152,7 +160,7 @@ func ParseRow(line []byte) (Row, error) {
 	r := Row{
 		ID: j.ID, Phase: j.Phase, Intended: orAbsent(j.Intended), Sent: orAbsent(j.Sent), First: orAbsent(j.First), Last: orAbsent(j.Last),
 		End: orAbsent(j.End), Status: j.Status, Ended: j.Ended, ErrorType: j.ErrorType, OutputTokens: orAbsent(j.OutputTokens),
-		Chunks: j.Chunks, Wrong: orAbsent(j.Wrong), Worker: j.Worker, Process: j.Process, Lane: j.Lane, Retries: j.Retries,
+		Chunks: j.Chunks, FirstTokens: j.FirstTokens, Wrong: orAbsent(j.Wrong), Worker: j.Worker, Process: j.Process, Lane: j.Lane, Retries: j.Retries,
 	}
 	return r, checkRow(&r)
 }
@@ -165,7 +173,7 @@ func checkRow(r *Row) error {
 	if r.Ended == "" {
 		return fmt.Errorf("request %q has no end", r.ID)
 	}
-	if min(r.Intended, r.Sent, r.First, r.Last, r.End) < Absent || min(r.OutputTokens, r.Wrong) < Absent || min(r.Chunks, r.Retries, r.Status) < 0 {
+	if min(r.Intended, r.Sent, r.First, r.Last, r.End) < Absent || min(r.OutputTokens, r.Wrong) < Absent || min(r.Chunks, r.FirstTokens, r.Retries, r.Status) < 0 {
 		return fmt.Errorf("request %q has a time or a count below zero", r.ID)
 	}
 	return nil

@@ -21,6 +21,8 @@ const (
 	MarkSharedCores    = "shared cores"        // the load generator may run on the frontend's cores; its own work is then part of what it measures
 	MarkPartial        = "partial"             // ended before its request count or duration
 	MarkNoProof        = "no proof of transit" // the plane's counters do not hold the tokens; the run is invalid
+	MarkBundled        = "bundled"             // usage counts over 10% more tokens than chunks with content
+	MarkNoUsage        = "no usage"            // complete answers did not say how many tokens they have
 )
 
 // Run is run.json. Pointers are nil when the figure was not measured.
@@ -35,11 +37,13 @@ type Run struct {
 	Config      map[string]any `json:"config"`
 	Environment Environment    `json:"environment"`
 	Warmup      *Warmup        `json:"warmup,omitempty"`
-	Raw         *Window        `json:"raw,omitempty"`
-	Steady      *Window        `json:"steady,omitempty"`
-	UDP         *UDP           `json:"udp,omitempty"`
-	Plane       *Plane         `json:"plane,omitempty"`
-	Processes   []Process      `json:"processes,omitempty"`
+	// Errors are the kinds of failures of all phases, the most frequent first.
+	Errors    []ErrorKind `json:"errors,omitempty"`
+	Raw       *Window     `json:"raw,omitempty"`
+	Steady    *Window     `json:"steady,omitempty"`
+	UDP       *UDP        `json:"udp,omitempty"`
+	Plane     *Plane      `json:"plane,omitempty"`
+	Processes []Process   `json:"processes,omitempty"`
 	// Holders and HoldersReference count by the two rules of FindHolders; nil when the responses do not name their worker process.
 	Holders          *int   `json:"holders,omitempty"`
 	HoldersReference *int   `json:"holders_reference,omitempty"`
@@ -48,10 +52,16 @@ type Run struct {
 
 // Environment is where the run took place.
 type Environment struct {
-	Revision             string            `json:"revision,omitempty"`
-	Go                   string            `json:"go,omitempty"`
-	Kernel               string            `json:"kernel,omitempty"`
-	CPUs                 int               `json:"cpus,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go,omitempty"`
+	Kernel   string `json:"kernel,omitempty"`
+	// CPUs is how many cores the run could use at once: by affinity, and by the quota of the control group (v1 or
+	// v2), rounded up.
+	CPUs int `json:"cpus,omitempty"`
+	// CPUQuota is that quota in cores, absent without one; HostCPUs is how many cores the host has: machine_busy is a
+	// share of those.
+	CPUQuota             *float64          `json:"cpu_quota,omitempty"`
+	HostCPUs             int               `json:"host_cpus,omitempty"`
 	Pins                 map[string]string `json:"pins,omitempty"` // process name -> cores
 	RmemMax              *int64            `json:"rmem_max,omitempty"`
 	WmemMax              *int64            `json:"wmem_max,omitempty"`

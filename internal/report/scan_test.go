@@ -17,6 +17,7 @@ func TestPlainRowsReadAsJSON(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	full := row(1, 1000, 5, 10, 3)
 	full.Worker, full.Process, full.Lane, full.Retries, full.ErrorType = "w-1", "p-1", "quic/0", 2, "x"
+	full.FirstTokens = 3
 	bare := failed(2, 700, "timeout")
 	quoted := full
 	quoted.Worker = "é \"\n"

@@ -163,6 +163,8 @@ func setInt(r *Row, key []byte, v int64) bool {
 		r.OutputTokens = int(v)
 	case "chunks":
 		r.Chunks = int(v)
+	case "first_tokens":
+		r.FirstTokens = int(v)
 	case "wrong":
 		r.Wrong = int(v)
 	case "retries":

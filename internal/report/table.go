@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -78,16 +79,41 @@ func Print(w io.Writer, run *Run) error {
 		fmt.Fprintf(&b, "holders: %d (%s by the reference's rule)\n", *run.Holders, optInt(run.HoldersReference))
 	}
 	fmt.Fprintf(&b, "load generator: %s client, schedule delay p99 %s ms\n", orDash(run.Client.Kind), num(run.Client.ScheduleDelayP99, 2))
+	for i, e := range run.Errors {
+		if i == saidLines {
+			fmt.Fprintf(&b, "errors: %d more kinds are in %s\n", len(run.Errors)-i, RunFile)
+			break
+		}
+		status := ""
+		if e.Status != 0 {
+			status = fmt.Sprintf(", status %d", e.Status)
+		}
+		fmt.Fprintf(&b, "errors: %d %s (%s%s)", e.Count, e.Type, e.End, status)
+		if e.Message != "" {
+			fmt.Fprintf(&b, ": %q", e.Message)
+		}
+		b.WriteByte('\n')
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// saidLines is how many kinds of failures stand below the table.
+const saidLines = 5
 
 // PrintArms writes one line a run, for runs that are to be compared. name gives each run's name. Latencies and rates are those of the steady
 // window where there is one (else raw, marked with *); errors, wrong tokens and drops are those of the whole run.
 func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "run\tholders\trequests/s\tTTFT p50 (ms)\tTTFT p99\tITL p50\tITL p99\tfrontend CPU (ms/req)\tworker CPU\tdatagrams/token\tdrops\terrors\twrong\tmarks\t")
+	gaps := slices.ContainsFunc(runs, func(r *Run) bool { return r.Marked(MarkBundled) }) // ITL alone would say little
+	beside := func(cells string) string {
+		if gaps {
+			return cells
+		}
+		return ""
+	}
+	fmt.Fprintln(tw, "run\tholders\trequests/s\tTTFT p50 (ms)\tTTFT p99\tITL p50\tITL p99\t"+beside("chunk gap p50\tchunk gap p99\t")+"frontend CPU (ms/req)\tworker CPU\tdatagrams/token\tdrops\terrors\twrong\tmarks\t")
 	rawUsed := false
 	for i, r := range runs {
 		win := r.Best()
@@ -101,7 +127,7 @@ func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 			}
 			return ms(stat(of(win)))
 		}
-		ttft, itl := distMetrics["ttft"], distMetrics["itl"]
+		ttft, itl, icl := distMetrics["ttft"], distMetrics["itl"], distMetrics["icl"]
 		drops, perToken := "-", "-"
 		if u := r.UDP; u != nil {
 			drops, perToken = count(u.RcvbufErrors), num(u.DatagramsPerToken, 3)
@@ -110,9 +136,10 @@ func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 		if r.Raw != nil && r.Raw.WrongTokens != nil {
 			wrong = strconv.FormatInt(*r.Raw.WrongTokens, 10)
 		}
-		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(i), star, optInt(r.Holders),
+		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(i), star, optInt(r.Holders),
 			cell(win, func(w *Window) string { return num(w.RequestsPerS, 1) }),
 			d(ttft, distStats["p50"]), d(ttft, distStats["p99"]), d(itl, distStats["p50"]), d(itl, distStats["p99"]),
+			beside(d(icl, distStats["p50"])+"\t"+d(icl, distStats["p99"])+"\t"),
 			cell(win, func(w *Window) string { return num(w.FrontendCPU, 3) }), cell(win, func(w *Window) string { return num(w.WorkerCPU, 3) }),
 			perToken, drops, cell(r.Raw, errorCell), wrong, orDash(strings.Join(r.Marks, ", ")))
 	}

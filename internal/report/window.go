@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func SteadySpan(rows []Row, after time.Duration, from, heldUntil int64) (Span, b
 	if !ok {
 		return Span{}, false
 	}
-	s := Span{Start: max(raw.Start+int64(after), from), End: heldUntil}
+	s := Span{Start: max(After(raw.Start, int64(after)), from), End: heldUntil}
 	last := int64(Absent)
 	any := false
 	for i := range rows {
@@ -223,6 +224,39 @@ func SummarizeWarmup(rows []Row) *Warmup {
 		}
 	}
 	return w
+}
+
+// After is the moment d after at, both in nanoseconds and d not negative. What is too far away to be a moment is the
+// last one there is, never one that has passed.
+func After(at, d int64) int64 {
+	if at > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return at + d
+}
+
+// MarkRows marks the run for what its rows show.
+func MarkRows(run *Run, rows []Row) {
+	if NotSteady(rows) {
+		run.Mark(MarkNotSteady)
+	}
+	tokens, chunks, silent := int64(0), int64(0), false
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.Phase != PhaseMeasured || !r.OK():
+		case r.OutputTokens == Absent:
+			silent = true
+		default:
+			tokens, chunks = tokens+int64(r.OutputTokens), chunks+int64(r.Chunks)
+		}
+	}
+	if tokens*10 > chunks*11 {
+		run.Mark(MarkBundled)
+	}
+	if silent {
+		run.Mark(MarkNoUsage)
+	}
 }
 
 // minBusiest is how many starts the busiest 2 s must hold before they can be called a burst: below it chance alone gives 3 times the mean.

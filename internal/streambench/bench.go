@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 
+	"github.com/laneway-ai/laneway/internal/procstat"
 	"github.com/laneway-ai/laneway/internal/transportbench"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -62,7 +62,7 @@ func Execute(ctx context.Context, c Config) (*transportbench.Report, error) {
 		return nil, err
 	}
 	defer ctl.Close()
-	r := &transportbench.Report{Schema: Schema, Cores: runtime.NumCPU(), Items: c.Items, Runs: c.Runs}
+	r := &transportbench.Report{Schema: Schema, Cores: procstat.CPUs(), Items: c.Items, Runs: c.Runs}
 	var cells []transportbench.Cell
 	for _, size := range sizes {
 		t := &transportbench.Table{Title: "64 B items over lanes (items/s) [busiest lane / mean]", Note: transportbench.Scaling(c.Lanes...), Ratios: c.ratios()}

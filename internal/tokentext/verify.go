@@ -110,6 +110,10 @@ func (v *Verifier) is(t []byte, i int) bool {
 // Tokens returns how many tokens were read so far, right or wrong.
 func (v *Verifier) Tokens() int { return v.seen }
 
+// Right returns how many tokens were read so far, and whether all of them were right and none is cut: only then is
+// the text known to be tokens.
+func (v *Verifier) Right() (n int, ok bool) { return v.seen, v.wrong == 0 && len(v.part) == 0 }
+
 // Wrong returns how many tokens were wrong so far: damaged or foreign, missing, repeated or out of order (a reordered pair counts as one
 // missing and one late).
 func (v *Verifier) Wrong() int { return v.wrong }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/laneway-ai/laneway/transport"
+
+	"github.com/laneway-ai/laneway/internal/procstat"
 )
 
 // Schema is the name of the report's form.
@@ -236,6 +237,6 @@ func Execute(ctx context.Context, c Config) (*Report, error) {
 			return nil
 		}})
 	}
-	r := &Report{Schema: Schema, Cores: runtime.NumCPU(), Messages: c.Messages, Runs: c.Runs, Tables: tables}
+	r := &Report{Schema: Schema, Cores: procstat.CPUs(), Messages: c.Messages, Runs: c.Runs, Tables: tables}
 	return r, Repeat(ctx, c.Runs, all, c.Progress)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/procstat"
 )
 
 // Report is what was measured.
@@ -73,14 +73,14 @@ func Lanes(n int) string {
 func Scaling(lanes ...int) string {
 	var over []string
 	for _, n := range lanes {
-		if n > runtime.NumCPU() {
+		if n > procstat.CPUs() {
 			over = append(over, fmt.Sprint(n))
 		}
 	}
 	if len(over) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("scaling not visible: %d cores (lanes %s)", runtime.NumCPU(), strings.Join(over, ", "))
+	return fmt.Sprintf("scaling not visible: %d cores (lanes %s)", procstat.CPUs(), strings.Join(over, ", "))
 }
 
 // With calls f with what a request's body holds.
