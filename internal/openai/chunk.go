@@ -141,4 +141,6 @@ func AppendErrorEvent(dst []byte, e *Error) []byte {
 }
 
 // AppendKeepAlive appends a comment, which clients skip and which keeps proxies from closing an idle connection.
-func AppendKeepAlive(dst []byte) []byte { return append(dst, ": keep-alive\n\n"...) }
+// No blank line follows: it belongs to the event that comes next. openai-go takes a blank line for the end of an event, an empty one too, and
+// fails.
+func AppendKeepAlive(dst []byte) []byte { return append(dst, ": keep-alive\n"...) }

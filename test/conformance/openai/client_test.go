@@ -24,6 +24,7 @@ type call struct {
 
 // seen is what its user sees.
 type seen struct {
+	Answer string   `json:"answer"` // its id
 	Text   string   `json:"text"`
 	Chunks int      `json:"chunks"`
 	Finish string   `json:"finish"`
@@ -100,12 +101,14 @@ func (g goClient) do(t *testing.T, c call) (s seen) {
 	case "chat":
 		var r *openai.ChatCompletion
 		if r, err = g.Chat.Completions.New(ctx, chat, opts...); err == nil {
+			s.Answer = r.ID
 			s.Text, s.Finish, s.Role = r.Choices[0].Message.Content, r.Choices[0].FinishReason, string(r.Choices[0].Message.Role)
 			s.Tokens, s.Prompt = int(r.Usage.CompletionTokens), int(r.Usage.PromptTokens)
 		}
 	case "completion":
 		var r *openai.Completion
 		if r, err = g.Completions.New(ctx, plain, opts...); err == nil {
+			s.Answer = r.ID
 			s.Text, s.Finish = r.Choices[0].Text, string(r.Choices[0].FinishReason)
 			s.Tokens, s.Prompt = int(r.Usage.CompletionTokens), int(r.Usage.PromptTokens)
 		}
@@ -115,6 +118,7 @@ func (g goClient) do(t *testing.T, c call) (s seen) {
 		defer stream.Close()
 		for stream.Next() {
 			k := stream.Current()
+			s.Answer = k.ID
 			if k.JSON.Usage.Valid() {
 				s.Tokens, s.Prompt = int(k.Usage.CompletionTokens), int(k.Usage.PromptTokens)
 			}
@@ -134,6 +138,7 @@ func (g goClient) do(t *testing.T, c call) (s seen) {
 		defer stream.Close()
 		for stream.Next() {
 			k := stream.Current()
+			s.Answer = k.ID
 			if k.JSON.Usage.Valid() {
 				s.Tokens, s.Prompt = int(k.Usage.CompletionTokens), int(k.Usage.PromptTokens)
 			}

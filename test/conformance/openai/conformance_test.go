@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/test/conformance/internal/programs"
 )
 
 // outcome is how a call must end for its user.
@@ -58,11 +59,11 @@ func conforms(t *testing.T, name string, connect func(t *testing.T, url string) 
 		t.Fatalf("nobody answered: %+v", s)
 	}
 	r := newRig(t, killEarly, killLate)
-	c, lone := connect(t, r.url), connect(t, r.empty)
+	c, lone, patient := connect(t, r.url), connect(t, r.empty), connect(t, r.patient)
 
 	t.Run("models", func(t *testing.T) {
 		s := c.do(t, call{Op: "models"})
-		want := []string{fails, fine, killEarly, killLate, lane, refuse, stall, truncate}
+		want := []string{fails, fine, killEarly, killLate, lane, refuse, slow, stall, truncate}
 		slices.Sort(want)
 		if s.Error != nil || !slices.Equal(s.Models, want) || s.One != want[0] {
 			t.Errorf("%+v, error %+v, want %v", s, s.Error, want)
@@ -95,9 +96,9 @@ func conforms(t *testing.T, name string, connect func(t *testing.T, url string) 
 	}
 	t.Run("cancel", func(t *testing.T) {
 		for _, x := range []struct{ when, model string }{{"mid-stream", fine}, {"early", stall}} {
-			cancelled := func() float64 { return metric(t, r.workers[x.model], "laneway_worker_cancelled_total") }
+			cancelled := func() float64 { return programs.Metric(t, r.workers[x.model], "laneway_worker_cancelled_total") }
 			left := func() float64 {
-				return metric(t, r.admin, "laneway_frontend_requests_total", `status="499"`, `error_type="cancelled"`, fmt.Sprintf("model=%q", x.model))
+				return programs.Metric(t, r.admin, "laneway_frontend_requests_total", `status="499"`, `error_type="cancelled"`, fmt.Sprintf("model=%q", x.model))
 			}
 			before, gone := cancelled(), left()
 			k := call{Op: "chat stream", ID: name + "-cancel-" + x.when, Model: x.model, Params: tokens(100_000), Cancel: x.when}
@@ -110,6 +111,39 @@ func conforms(t *testing.T, name string, connect func(t *testing.T, url string) 
 			}
 			eventually(t, "cancel at the worker, "+x.when, func() bool { return cancelled() == before+1 })
 			eventually(t, "cancel at the frontend, "+x.when, func() bool { return left() == gone+1 })
+		}
+	})
+	t.Run("one id for several", func(t *testing.T) {
+		id := name + "-several"
+		answers := map[string]bool{}
+		for _, op := range []string{"chat", "completion", "chat stream", "completion stream"} {
+			s := c.do(t, call{Op: op, ID: id, Model: fine, Params: tokens(4)})
+			if s.Error != nil || s.Text != text(id, 4) || !strings.Contains(s.Answer, "cmpl-") || answers[s.Answer] || strings.Contains(s.Answer, id) {
+				t.Errorf("%s: %+v, error %+v", op, s, s.Error)
+			}
+			answers[s.Answer] = true
+			_, own, _ := strings.Cut(s.Answer, "-")
+			if got := programs.Get(t, r.admin+"/debug/plane/streams/"+own); !strings.Contains(got, fmt.Sprintf(`"client_request_id": %q`, id)) {
+				t.Errorf("%s leads to %s", own, got)
+			}
+		}
+		if got := programs.Get(t, r.admin+"/debug/plane/streams/"+id); !strings.Contains(got, `"matches": 4`) {
+			t.Errorf("the four requests with one id: %s", got)
+		}
+	})
+	t.Run("long wait", func(t *testing.T) {
+		for _, op := range []string{"chat stream", "completion stream"} {
+			k := call{Op: op, ID: name + "-long-wait-" + strings.ReplaceAll(op, " ", "-"), Model: slow, Params: tokens(8)}
+			if s := patient.do(t, k); s.Error != nil || s.Text != text(k.ID, 8) || s.Finish != "length" || s.Tokens != 8 {
+				t.Errorf("%s: %+v, error %+v", op, s, s.Error)
+			}
+			// What fails once the header has gone out is an event.
+			k.Model, k.Params = stall, tokens(1)
+			kind := map[string]string{"go": "StreamError", "node": "APIError"}[name]
+			s := patient.do(t, k)
+			if e := s.Error; e == nil || e.Kind != kind || e.Code != "timeout" || e.Type != "timeout" || s.Text != "" {
+				t.Errorf("%s: %+v, error %+v", op, s, e)
+			}
 		}
 	})
 	for _, f := range failures {
@@ -152,8 +186,8 @@ func conforms(t *testing.T, name string, connect func(t *testing.T, url string) 
 	}
 	// Every request is accounted for, once.
 	eventually(t, "end of every request", func() bool {
-		started, ended := metric(t, r.admin, "laneway_frontend_requests_started_total"), metric(t, r.admin, "laneway_frontend_requests_total")
-		return started > 0 && started == ended && metric(t, r.admin, "laneway_frontend_inflight_requests") == 0
+		started, ended := programs.Metric(t, r.admin, "laneway_frontend_requests_started_total"), programs.Metric(t, r.admin, "laneway_frontend_requests_total")
+		return started > 0 && started == ended && programs.Metric(t, r.admin, "laneway_frontend_inflight_requests") == 0
 	})
 }
 

@@ -4,9 +4,6 @@ package openai
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +21,7 @@ const patience = time.Minute
 type rig struct {
 	url, admin string // of the frontend
 	empty      string // of a frontend that has no worker
+	patient    string // of a frontend that soon says that a stream waits for its first token; it reaches a worker that takes long
 	workers    map[string]string
 }
 
@@ -35,6 +33,7 @@ const (
 	stall    = "stall"
 	truncate = "truncate"
 	lane     = "lane"
+	slow     = "slow" // comes to its first token after many of the patient frontend's keep-alives
 	// Each of these workers dies of its first request.
 	killEarly = "kill-early"
 	killLate  = "kill-late"
@@ -52,10 +51,14 @@ func newRig(t *testing.T, kills ...string) *rig {
 	}
 	r := &rig{workers: make(map[string]string)}
 	started := make(map[string]*programs.Process)
-	for _, model := range append([]string{fine, refuse, fails, stall, truncate, lane}, kills...) {
+	for _, model := range append([]string{fine, refuse, fails, stall, truncate, lane, slow}, kills...) {
 		args := common(model, "--model="+model, "--num-workers=1", "--bind-addr=127.0.0.1:0", "--server-endpoints=1", "--drain-grace=0", "--drain-timeout=1s",
 			"--time-to-first-token=5ms", "--inter-token-latency=5ms")
-		if model != fine {
+		switch model {
+		case fine:
+		case slow:
+			args = append(args, "--time-to-first-token=1500ms")
+		default:
 			how, _, _ := strings.Cut(model, "-")
 			args = append(args, "--failure-injection-rate=1", "--failure-types="+how)
 		}
@@ -64,11 +67,16 @@ func newRig(t *testing.T, kills ...string) *rig {
 	for model, p := range started {
 		r.workers[model] = p.Says(t, "ready", "admin")
 	}
-	front := programs.Start(t, "frontend", pr.Frontend, common("frontend", "--http-addr=127.0.0.1:0", "--first-token-timeout=2s", "--inactivity-timeout=2s", "--retry-limit=0", "--max-body-bytes=1MiB")...)
+	flags := []string{"--http-addr=127.0.0.1:0", "--first-token-timeout=2s", "--inactivity-timeout=2s", "--retry-limit=0", "--max-body-bytes=1MiB"}
+	front := programs.Start(t, "frontend", pr.Frontend, common("frontend", flags...)...)
+	patient := programs.Start(t, "patient frontend", pr.Frontend, common("patient", append(flags, "--sse-keepalive=200ms")...)...)
 	lone := programs.Start(t, "lone frontend", pr.Frontend, common("lone", "--http-addr=127.0.0.1:0", "--namespace=empty")...)
 	r.url, r.admin, r.empty = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin"), lone.Says(t, "serving", "http")
+	r.patient = patient.Says(t, "serving", "http")
 	want := fmt.Sprintf(`"reachable": %d`, len(started))
-	eventually(t, "frontend that reaches all workers", func() bool { return strings.Contains(get(t, r.admin+"/debug/plane"), want) })
+	for _, admin := range []string{r.admin, patient.Says(t, "serving", "admin")} {
+		eventually(t, "frontend that reaches all workers", func() bool { return strings.Contains(programs.Get(t, admin+"/debug/plane"), want) })
+	}
 	return r
 }
 
@@ -79,43 +87,4 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("no %s", what)
 		}
 	}
-}
-
-func get(t *testing.T, url string) string {
-	t.Helper()
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	resp, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// metric is the sum of a process's metrics of that name whose labels have all words.
-func metric(t *testing.T, admin, name string, words ...string) float64 {
-	t.Helper()
-	sum := 0.0
-next:
-	for line := range strings.Lines(get(t, admin+"/metrics")) {
-		label, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, _, _ := strings.Cut(label, "{"); n != name {
-			continue
-		}
-		for _, w := range words {
-			if !strings.Contains(label, w) {
-				continue next
-			}
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		sum += v
-	}
-	return sum
 }

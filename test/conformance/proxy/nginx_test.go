@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,14 +32,8 @@ const (
 // TestBehindNginx holds that each token passes nginx before the next is made. The control shows that the test would see a buffered
 // answer: there nginx is told to take no notice of what the answer asks for.
 func TestBehindNginx(t *testing.T) {
-	bin, err := exec.LookPath("nginx")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v: install nginx (Debian: nginx-light)", err)
-		}
-		t.Skipf("%v: the way through nginx is not tested", err)
-	}
-	front := startFrontend(t)
+	bin := need(t, "nginx", "nginx-light")
+	front := startCluster(t, nil, []string{"--time-to-first-token=10ms", "--inter-token-latency=" + pace.String()}).url
 	asked := startNginx(t, bin, front, "")
 	ignoring := startNginx(t, bin, front, "proxy_ignore_headers X-Accel-Buffering;")
 	direct := arrivals(t, front)
@@ -64,27 +59,43 @@ func TestBehindNginx(t *testing.T) {
 	}
 }
 
-// startFrontend starts a frontend and a worker of few slow tokens; it returns the frontend's address once a request can be answered.
-func startFrontend(t *testing.T) string {
+// need finds a program that the tests do not build.
+func need(t *testing.T, name, debian string) string {
+	t.Helper()
+	bin, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%v: install %s (Debian: %s)", err, name, debian)
+		}
+		t.Skipf("%v: the way through %s is not tested", err, name)
+	}
+	return bin
+}
+
+// cluster is a frontend and a worker.
+type cluster struct{ url, admin, worker string }
+
+// startCluster starts a frontend and a worker with flags of their own, and returns once a request can be answered.
+func startCluster(t *testing.T, frontFlags, workerFlags []string) cluster {
+	t.Helper()
 	pr, err := programs.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
 	common := []string{"--admin-addr=127.0.0.1:0", "--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}
-	worker := programs.Start(t, "worker", pr.Worker, append(common, "--model=m", "--num-workers=1", "--bind-addr=127.0.0.1:0",
-		"--time-to-first-token=10ms", "--inter-token-latency="+pace.String())...)
-	worker.Says(t, "ready", "admin")
-	front := programs.Start(t, "frontend", pr.Frontend, append(common, "--http-addr=127.0.0.1:0")...)
-	url := front.Says(t, "serving", "http")
+	worker := programs.Start(t, "worker", pr.Worker, slices.Concat(common, []string{"--model=m", "--num-workers=1", "--bind-addr=127.0.0.1:0"}, workerFlags)...)
+	c := cluster{worker: worker.Says(t, "ready", "admin")}
+	front := programs.Start(t, "frontend", pr.Frontend, slices.Concat(common, []string{"--http-addr=127.0.0.1:0"}, frontFlags)...)
+	c.url, c.admin = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		resp, err := client.Get(url + "/v1/models")
+		resp, err := client.Get(c.url + "/v1/models")
 		if err == nil {
 			b, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if strings.Contains(string(b), `"m"`) {
-				return url
+				return c
 			}
 		}
 		if time.Now().After(end) {

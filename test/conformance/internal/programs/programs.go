@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -94,4 +97,44 @@ func (p *Process) Says(t *testing.T, msg, key string) string {
 			t.Fatalf("%s does not say %s: %s", p.name, msg, p.log.String())
 		}
 	}
+}
+
+// Get is what an address answers.
+func Get(t *testing.T, url string) string {
+	t.Helper()
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Metric is the sum of a process's metrics of that name whose labels have all words.
+func Metric(t *testing.T, admin, name string, words ...string) float64 {
+	t.Helper()
+	sum := 0.0
+next:
+	for line := range strings.Lines(Get(t, admin+"/metrics")) {
+		label, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, _, _ := strings.Cut(label, "{"); n != name {
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(label, w) {
+				continue next
+			}
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		sum += v
+	}
+	return sum
 }

@@ -23,12 +23,12 @@ async function call(c) {
       }
       case "chat": {
         const r = await client.chat.completions.create({ ...chat, ...limits }, options);
-        Object.assign(seen, { text: r.choices[0].message.content, finish: r.choices[0].finish_reason, role: r.choices[0].message.role, tokens: r.usage.completion_tokens, prompt: r.usage.prompt_tokens });
+        Object.assign(seen, { answer: r.id, text: r.choices[0].message.content, finish: r.choices[0].finish_reason, role: r.choices[0].message.role, tokens: r.usage.completion_tokens, prompt: r.usage.prompt_tokens });
         break;
       }
       case "completion": {
         const r = await client.completions.create({ model: c.model, prompt: "one two", ...limits }, options);
-        Object.assign(seen, { text: r.choices[0].text, finish: r.choices[0].finish_reason, tokens: r.usage.completion_tokens, prompt: r.usage.prompt_tokens });
+        Object.assign(seen, { answer: r.id, text: r.choices[0].text, finish: r.choices[0].finish_reason, tokens: r.usage.completion_tokens, prompt: r.usage.prompt_tokens });
         break;
       }
       case "chat stream":
@@ -38,6 +38,7 @@ async function call(c) {
           ? await client.chat.completions.create({ ...chat, ...over }, options)
           : await client.completions.create({ model: c.model, prompt: "one two", ...over }, options);
         for await (const chunk of stream) {
+          seen.answer = chunk.id;
           if (chunk.usage) Object.assign(seen, { tokens: chunk.usage.completion_tokens, prompt: chunk.usage.prompt_tokens });
           const choice = chunk.choices[0];
           if (!choice) continue;
