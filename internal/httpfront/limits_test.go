@@ -52,13 +52,17 @@ func serveProtocol(t *testing.T, backend *scripted, name string, edit func(*Conf
 	return b
 }
 
+// writeTime is a write timeout for tests that outwait it: so long that a machine under load does not keep a write from being made for it.
+const writeTime = 5 * time.Second
+
 // TestProtocols holds that each protocol brings tokens one by one, without a server-wide write timeout, and that a client that leaves is
 // noticed: over HTTP/2 the connection stays, only its stream is reset.
 func TestProtocols(t *testing.T) {
 	for name, how := range protocols {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlay(step{recs: []string{"first"}})
-			b := serveProtocol(t, playing(p), name, func(c *Config) { c.WriteTimeout = 250 * time.Millisecond })
+			b := serveProtocol(t, playing(p), name, func(c *Config) { c.WriteTimeout = writeTime })
 			resp, cancel := b.start(chatStream)
 			if resp.ProtoMajor != how.proto || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" ||
 				resp.Header.Get("Cache-Control") != "no-cache" || resp.Header.Get("X-Accel-Buffering") != "no" {
@@ -81,7 +85,9 @@ func TestProtocols(t *testing.T) {
 				t.Error(e)
 			}
 			for i := range 4 { // the next is played when the one before is there
-				time.Sleep(time.Duration(i) * 100 * time.Millisecond) // also longer than a write may take
+				if i == 2 {
+					time.Sleep(writeTime + writeTime/10) // longer than a write may take
+				}
 				p.steps <- step{recs: []string{fmt.Sprintf("token-%d", i)}}
 				if e := event(); !strings.Contains(e, fmt.Sprintf("token-%d", i)) {
 					t.Error(e)
@@ -109,10 +115,11 @@ func TestProtocols(t *testing.T) {
 func TestLongWaitForTheFirstRecord(t *testing.T) {
 	for name := range protocols {
 		t.Run(name, func(t *testing.T) {
-			b := serveProtocol(t, &scripted{}, name, func(c *Config) { c.WriteTimeout = 500 * time.Millisecond })
+			t.Parallel()
+			b := serveProtocol(t, &scripted{}, name, func(c *Config) { c.WriteTimeout = writeTime })
 			b.backend.open = func(ctx context.Context, _ Call) (Stream, error) {
 				select {
-				case <-time.After(1200 * time.Millisecond):
+				case <-time.After(writeTime + writeTime/10):
 					return newPlay(step{recs: []string{"a"}}, step{err: io.EOF}).stream(), nil
 				case <-ctx.Done():
 					return nil, ctx.Err()
@@ -130,7 +137,7 @@ func TestLongWaitForTheFirstRecord(t *testing.T) {
 // TestStalledHTTP2Stream holds that a client that takes no more of one stream loses that stream only, within the write timeout.
 func TestStalledHTTP2Stream(t *testing.T) {
 	stalled, other := newPlay(step{recs: []string{"a"}}), newPlay(step{recs: []string{"a"}})
-	b := serveProtocol(t, &scripted{}, "h2c", func(c *Config) { c.WriteTimeout = 200 * time.Millisecond })
+	b := serveProtocol(t, &scripted{}, "h2c", func(c *Config) { c.WriteTimeout = writeTime / 2 })
 	plays := []*play{stalled, other}
 	b.backend.open = func(context.Context, Call) (Stream, error) {
 		p := plays[0]

@@ -222,7 +222,7 @@ func TestModels(t *testing.T) {
 
 // TestConnectionIsUsedAgain holds that a finished stream leaves its connection fit for the next request, long after its write deadline.
 func TestConnectionIsUsedAgain(t *testing.T) {
-	b := serve(t, &scripted{}, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
+	b := serve(t, &scripted{}, func(c *Config) { c.WriteTimeout = writeTime / 2 })
 	release := make(chan struct{})
 	b.backend.open = func(_ context.Context, c Call) (Stream, error) {
 		if c.ClientID == "slow" {
@@ -239,7 +239,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	r := bufio.NewReader(conn)
 	for _, c := range []struct{ id, body string }{{"one", chatStream}, {"slow", chatBody}, {"three", chatStream}} {
 		if c.id == "slow" {
-			time.AfterFunc(150*time.Millisecond, func() { close(release) }) // three write timeouts
+			time.AfterFunc(writeTime/2+writeTime/20, func() { close(release) }) // longer than a write may take
 		}
 		req, _ := http.NewRequest("POST", "http://x/v1/chat/completions", strings.NewReader(c.body))
 		req.Header.Set("X-Request-Id", c.id)
