@@ -58,6 +58,9 @@ type Listener interface {
 	Accept(ctx context.Context) (Conn, error)
 	// Endpoints are the bound addresses, in order, one per socket. A wildcard host stands as it was bound.
 	Endpoints() []net.Addr
+	// Vouch says that the node at this address has, or has had, a link. What peers may have unfinished is bounded on planes with a
+	// handshake (tls, quic); the addresses that were vouched for, the last 4,096, have places of their own, which strangers cannot take.
+	Vouch(addr net.Addr)
 	// Close unblocks Accept, closes the sockets and joins the listener's goroutines. Accepted lanes stay open where
 	// the plane allows it (tcp, tls, memory); on quic they share the socket and end with it. Idempotent.
 	Close() error

@@ -98,7 +98,7 @@ func Register(app *cli.App, o Options) *Flags {
 	f.maxMTU = g.Int("max-mtu", 0, cli.Range(1200, 1452).Unit("bytes").OrZero("path MTU discovery up to 1452").
 		Why("because QUIC needs 1200 and the QUIC library never sends more than 1452"), "size of QUIC packets, without IP and UDP headers")
 	f.quicWindow = g.Size("quic-stream-window", cli.MiB, cli.Range(64*cli.KiB, 64*cli.MiB),
-		"QUIC flow control window of a lane; unless set, at most a quarter of the receive buffer that the kernel granted")
+		"QUIC flow control window of a lane; unless set, at most a quarter of the receive buffer that the kernel granted, and 192KiB towards a worker")
 
 	f.keepAlive = g.Duration("keep-alive-interval", 5*time.Second, cli.Range(10*time.Millisecond, time.Hour), "PING on a lane without open streams")
 	f.idle = g.Duration("idle-timeout", 15*time.Second, cli.Range(100*time.Millisecond, time.Hour), "a lane without open streams that stays silent so long is dead")

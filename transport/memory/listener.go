@@ -58,6 +58,9 @@ func (ln *listener) Endpoints() []net.Addr {
 	return out
 }
 
+// Vouch implements transport.Listener. There is no handshake here.
+func (ln *listener) Vouch(net.Addr) {}
+
 // Close implements transport.Listener. Lanes that wait in the backlog are closed, accepted ones stay.
 func (ln *listener) Close() error {
 	ln.once.Do(func() {

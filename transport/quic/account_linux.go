@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	quicgo "github.com/quic-go/quic-go"
 )
@@ -24,12 +25,11 @@ type account struct {
 	conns atomic.Pointer[connections] // nil = none is through its handshake
 
 	// Of the reader alone.
-	in    int64  // datagrams that were handed to quic-go
-	skew  int64  // of them, those that will not be received any more, and less those that count twice
-	set   uint64 // the connections that skew is of
-	mark  int64  // received when the queue was last short
-	low   int64  // the shortest that it was since
-	given int64  // when the reader last gave up waiting, Unix nanoseconds
+	in   int64     // datagrams that were handed to quic-go
+	skew int64     // of them, those that will not be received any more, and less those that count twice
+	set  uint64    // the connections that skew is of
+	due  int64     // at which in to look at the queue again
+	rest time.Time // until when not to wait for it
 }
 
 // connections are those of one sender. They do not change.
@@ -55,7 +55,7 @@ func (a *account) queued() (queued, received int64, ok bool) {
 		if a.set != 0 { // those before have left some, and took their counts with them
 			a.skew = a.in - received
 		}
-		a.set, a.mark = cs.set, received
+		a.set = cs.set
 	}
 	queued = a.in - received - a.skew
 	if queued < 0 { // a datagram that came before its keys counts twice
@@ -63,12 +63,6 @@ func (a *account) queued() (queued, received int64, ok bool) {
 		queued = 0
 	}
 	return queued, received, true
-}
-
-// writeOff says that n of what seems to be queued will not be received.
-func (a *account) writeOff(n int64) {
-	a.skew += n
-	a.low = max(a.low-n, 0)
 }
 
 // maxAccounts is how many senders an endpoint remembers before it forgets those that have no lane. Anybody can be a sender.

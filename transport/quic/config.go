@@ -39,8 +39,11 @@ const (
 	MaxMTU          = 1452
 	MinStreamWindow = 64 << 10
 	MaxStreamWindow = 64 << 20
-	// defaultWindowMost bounds the window that follows from the granted buffer.
-	defaultWindowMost = 1 << 20
+	// What bounds the window that follows from the granted buffer: laneWindow on a dialled lane's socket, whose reader waits while the
+	// library's queue of 256 packets is full. The reader of an endpoint must not, so endpointWindow fits into the queue, in packets of
+	// 1,200 bytes with a quarter to spare.
+	laneWindow     = 1 << 20
+	endpointWindow = 192 << 10
 )
 
 // Config is the configuration of a Transport. Only Identity is required.
@@ -57,8 +60,8 @@ type Config struct {
 	// MaxMTU is the size of the UDP payload: 0 = discovery up to 1452, 1200 to 1452 = fixed at that.
 	MaxMTU int
 	// StreamWindow is how many bytes a peer may send on a lane before this side has read them, 64 KiB to 64 MiB; the
-	// connection's window is 1.5 times that. 0 means a quarter of the granted receive buffer, at most 1 MiB, so that a clamped
-	// buffer is not overrun.
+	// connection's window is 1.5 times that. 0 means a quarter of the granted receive buffer, so that a clamped one is not overrun, but at
+	// most 1 MiB on a dialled lane and 192 KiB on an accepted one (most bytes flow the other way; a larger one overruns the library's queues).
 	StreamWindow int
 	// IdleTimeout ends a lane on which nothing was received; 0 means 15 s. The smaller of both ends counts. QUIC's keep-alive
 	// is off: the mux has its own sign of life.
@@ -137,10 +140,10 @@ func (c Config) mtu() int {
 	return MaxMTU
 }
 
-// window is the stream window for a socket that was granted so many bytes of receive buffer.
-func (c Config) window(granted int) int {
+// window is the stream window, at most most, for a socket that was granted so many bytes of receive buffer.
+func (c Config) window(granted, most int) int {
 	if c.StreamWindow != 0 {
 		return c.StreamWindow
 	}
-	return max(min(granted/4, defaultWindowMost), MinStreamWindow)
+	return max(min(granted/4, most), MinStreamWindow)
 }

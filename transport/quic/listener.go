@@ -13,9 +13,12 @@ import (
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
-// maxPending bounds the connections of one listener that are through their handshake and wait for their first byte or for
-// Accept. More are refused: quic-go's own queue is short (32), so the loop must not wait.
-const maxPending = 1024
+// busy is how many handshakes at an endpoint make it ask for a proof of address (Retry) before it keeps anything of a dialler: whoever
+// sends from addresses that are not his has no part in more. It costs an honest dialler a round trip.
+const busy = 64
+
+// Why a connection was refused.
+var errNoPlace = errors.New("all places of handshakes are taken")
 
 // acceptors is how many goroutines wait in quic-go's Accept for each endpoint. quic-go refuses a connection that is through its
 // handshake when 32 are queued, which a storm of dials on a busy host reaches before one goroutine gets to run. One that waits
@@ -31,6 +34,10 @@ type endpoint struct {
 	tr   *quicgo.Transport
 	ln   *quicgo.Listener
 
+	// shaking is the places of handshakes. quic-go gives no hold of a connection before it is through its own, so none can be ended; it is
+	// gone when nothing was heard of it for the handshake timeout.
+	shaking *base.Places
+
 	mu      sync.Mutex
 	closed  bool
 	watches sync.WaitGroup // reports of watch that run; Add under mu while not closed
@@ -42,7 +49,8 @@ type listener struct {
 	t         *Transport
 	endpoints []*endpoint
 	ready     chan *lane
-	slots     chan struct{} // one per pending connection
+	known     base.Known
+	pending   *base.Places // of connections that are through their handshake and wait for their first byte or for Accept
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
@@ -54,10 +62,11 @@ type listener struct {
 func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.Listener, error) {
 	ln := &listener{
 		laneSet: laneSet{lanes: make(map[*lane]struct{})},
-		t:       t, ready: make(chan *lane), slots: make(chan struct{}, maxPending), done: make(chan struct{}),
+		t:       t, ready: make(chan *lane), done: make(chan struct{}),
 	}
+	ln.pending = base.NewPlaces(&ln.known)
 	var err error
-	if ln.endpoints, err = base.BindAll(t.Plane(), bind, n, func(a string) (*endpoint, error) { return t.open(ctx, a) }, (*endpoint).close); err != nil {
+	if ln.endpoints, err = base.BindAll(t.Plane(), bind, n, func(a string) (*endpoint, error) { return t.open(ctx, a, &ln.known) }, (*endpoint).close); err != nil {
 		return nil, err
 	}
 	ln.ctx, ln.cancel = context.WithCancel(t.ctx)
@@ -80,17 +89,24 @@ func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.L
 }
 
 // open binds one endpoint.
-func (t *Transport) open(ctx context.Context, addr string) (*endpoint, error) {
+func (t *Transport) open(ctx context.Context, addr string, known *base.Known) (*endpoint, error) {
 	s, err := t.listenSocket(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	e := &endpoint{sock: s, tr: t.over(s)}
+	e := &endpoint{sock: s, tr: t.over(s), shaking: base.NewPlaces(known)}
+	e.tr.VerifySourceAddress = func(net.Addr) bool { return e.shaking.Taken() >= busy }
 	e.tr.ConnContext = func(ctx context.Context, from *quicgo.ClientInfo) (context.Context, error) {
-		e.watch(t, ctx, from.RemoteAddr.String())
-		return ctx, nil
+		peer := from.RemoteAddr.String()
+		place := e.shaking.Take(from.RemoteAddr, nil)
+		if place == nil {
+			e.failed(t, peer, errNoPlace)
+			return nil, errNoPlace
+		}
+		e.watch(t, ctx, peer, place)
+		return context.WithValue(ctx, shaking{}, place), nil
 	}
-	e.ln, err = e.tr.Listen(t.cfg.security().Server(), t.quicConfig(s.recvGranted))
+	e.ln, err = e.tr.Listen(t.cfg.security().Server(), t.quicConfig(s.window))
 	if err != nil {
 		e.tr.Close()
 		s.Close()
@@ -100,10 +116,14 @@ func (t *Transport) open(ctx context.Context, addr string) (*endpoint, error) {
 	return e, nil
 }
 
+// shaking is the key of a connection's place in its context.
+type shaking struct{}
+
 // watch reports a connection whose handshake fails: quic-go's Accept shows only those that are through it. ctx ends with the
 // connection.
-func (e *endpoint) watch(t *Transport, ctx context.Context, peer string) {
+func (e *endpoint) watch(t *Transport, ctx context.Context, peer string, place *base.Place) {
 	context.AfterFunc(ctx, func() {
+		place.Leave()
 		e.mu.Lock()
 		closed := e.closed
 		if !closed {
@@ -118,10 +138,14 @@ func (e *endpoint) watch(t *Transport, ctx context.Context, peer string) {
 		if !ok || !bad.ErrorCode.IsCryptoError() {
 			return
 		}
-		t.tally.AcceptErrors.Add(1)
-		t.log.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer,
-			"err", t.explained(bad, peer))
+		e.failed(t, peer, t.explained(bad, peer))
 	})
+}
+
+// failed reports a connection that does not come through its handshake.
+func (e *endpoint) failed(t *Transport, peer string, err error) {
+	t.tally.AcceptErrors.Add(1)
+	t.log.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer, "err", err)
 }
 
 // close ends the endpoint with all its connections.
@@ -153,6 +177,9 @@ func (ln *listener) Endpoints() []net.Addr {
 	}
 	return out
 }
+
+// Vouch implements transport.Listener.
+func (ln *listener) Vouch(addr net.Addr) { ln.known.Vouch(addr) }
 
 // Close implements transport.Listener. Its lanes share the endpoints' sockets and end too.
 func (ln *listener) Close() error {
@@ -199,19 +226,25 @@ func (ln *listener) loop(e *endpoint) {
 			}
 			continue
 		}
+		if place, ok := conn.Context().Value(shaking{}).(*base.Place); ok {
+			place.Leave()
+		}
 		leave := e.sock.serves(conn)
-		select {
-		case ln.slots <- struct{}{}:
-			ln.wg.Go(func() {
-				defer func() { <-ln.slots }()
-				if l := ln.lane(conn); l == nil || !ln.serve(l, leave) {
-					leave()
-				}
-			})
-		default:
+		ctx, cancel := context.WithTimeout(ln.ctx, ln.t.cfg.HandshakeTimeout)
+		place := ln.pending.Take(conn.RemoteAddr(), cancel)
+		if place == nil { // quic-go's own queue is short (32), so the loop must not wait
+			cancel()
 			ln.refuse(conn, codeBusy, "too many lanes wait to be accepted")
 			leave()
+			continue
 		}
+		ln.wg.Go(func() {
+			defer place.Leave()
+			defer cancel()
+			if l := ln.lane(ctx, conn, place); l == nil || !ln.serve(l, leave) {
+				leave()
+			}
+		})
 	}
 }
 
@@ -228,14 +261,17 @@ func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, 
 }
 
 // lane waits for the stream of a connection; nil if none comes.
-func (ln *listener) lane(conn *quicgo.Conn) *lane {
-	ctx, cancel := context.WithTimeout(ln.ctx, ln.t.cfg.HandshakeTimeout)
+func (ln *listener) lane(ctx context.Context, conn *quicgo.Conn, place *base.Place) *lane {
 	stream, err := conn.AcceptStream(ctx)
-	cancel()
-	if err != nil {
+	switch {
+	case place.Evicted():
+		ln.refuse(conn, codeBusy, "no first byte, and another one needed its place")
+		return nil
+	case err != nil:
 		ln.refuse(conn, codeNoStream, "no first byte: "+err.Error())
 		return nil
 	}
+	place.Finish()
 	l, err := newLane(ln.t, conn, stream, -1)
 	if err != nil {
 		ln.refuse(conn, codeNoStream, err.Error())

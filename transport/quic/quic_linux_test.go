@@ -119,16 +119,24 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 }
 
 func TestWindowFollowsTheGrantedBuffer(t *testing.T) {
-	for _, c := range []struct{ set, granted, want int }{
-		{0, 425_984, 106_496}, {0, 16 << 20, 1 << 20}, {0, 2304, 64 << 10}, {4 << 20, 425_984, 4 << 20},
+	for _, c := range []struct{ set, granted, lane, endpoint int }{
+		{0, 425_984, 106_496, 106_496}, {0, 16 << 20, 1 << 20, 192 << 10}, {0, 2304, 64 << 10, 64 << 10},
+		{4 << 20, 425_984, 4 << 20, 4 << 20},
 	} {
-		if got := (Config{StreamWindow: c.set}).window(c.granted); got != c.want {
-			t.Errorf("window %d at %d granted: %d, want %d", c.set, c.granted, got, c.want)
+		cfg := Config{StreamWindow: c.set}
+		if got := cfg.window(c.granted, laneWindow); got != c.lane {
+			t.Errorf("window %d at %d granted: %d of a dialled lane, want %d", c.set, c.granted, got, c.lane)
 		}
+		if got := cfg.window(c.granted, endpointWindow); got != c.endpoint {
+			t.Errorf("window %d at %d granted: %d at an endpoint, want %d", c.set, c.granted, got, c.endpoint)
+		}
+	}
+	if packets := endpointWindow / (MinMTU - 60); packets >= queueFull*3/4 {
+		t.Errorf("the window of an endpoint is %d small packets, of %d that the queue holds", packets, queueFull)
 	}
 	tr, _ := node(t, Config{})
 	defer tr.Close()
-	cfg := tr.quicConfig(425_984)
+	cfg := tr.quicConfig(106_496)
 	if cfg.MaxStreamReceiveWindow != 106_496 || cfg.InitialStreamReceiveWindow != 106_496 || cfg.MaxConnectionReceiveWindow != 159_744 || cfg.InitialConnectionReceiveWindow != 159_744 {
 		t.Errorf("%+v", cfg)
 	}

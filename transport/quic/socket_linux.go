@@ -91,10 +91,11 @@ func (t *Transport) newSocket(c *net.UDPConn, remote *net.UDPAddr) (*socket, err
 	if err := s.readBack(); err != nil {
 		return nil, err
 	}
+	s.window, s.mtu = t.cfg.window(s.recvGranted, endpointWindow), t.cfg.mtu()
 	if remote != nil {
+		s.window = t.cfg.window(s.recvGranted, laneWindow)
 		s.peer = s.accounts.of(remote.AddrPort(), remote)
 	}
-	s.window, s.mtu = t.cfg.window(s.recvGranted), t.cfg.mtu()
 	off, _ := strconv.ParseBool(os.Getenv("QUIC_GO_DISABLE_GSO")) // as quic-go reads it
 	var gro, gso error
 	if err := raw.Control(func(fd uintptr) {

@@ -43,7 +43,7 @@ func (t *Transport) dialSocket(ctx context.Context, address string) (*socket, *n
 	if err != nil {
 		return nil, nil, err
 	}
-	return t.newSocket(c), remote, nil
+	return t.newSocket(c, laneWindow), remote, nil
 }
 
 func (t *Transport) listenSocket(ctx context.Context, addr string) (*socket, error) {
@@ -52,15 +52,15 @@ func (t *Transport) listenSocket(ctx context.Context, addr string) (*socket, err
 	if err != nil {
 		return nil, err
 	}
-	return t.newSocket(c.(*net.UDPConn)), nil
+	return t.newSocket(c.(*net.UDPConn), endpointWindow), nil
 }
 
-func (t *Transport) newSocket(c *net.UDPConn) *socket {
+func (t *Transport) newSocket(c *net.UDPConn, windowMost int) *socket {
 	s := &socket{
 		UDPConn:   c,
 		recvAsked: t.cfg.RecvBuffer, recvGranted: t.cfg.RecvBuffer,
 		sendAsked: t.cfg.SendBuffer, sendGranted: t.cfg.SendBuffer,
-		window: t.cfg.window(t.cfg.RecvBuffer), mtu: t.cfg.mtu(),
+		window: t.cfg.window(t.cfg.RecvBuffer, windowMost), mtu: t.cfg.mtu(),
 	}
 	c.SetReadBuffer(s.recvAsked)
 	c.SetWriteBuffer(s.sendAsked)

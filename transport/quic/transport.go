@@ -56,9 +56,9 @@ func New(cfg Config) (*Transport, error) {
 // Plane implements transport.Transport.
 func (t *Transport) Plane() string { return transport.PlaneQUIC }
 
-// quicConfig is the configuration of connections whose socket was granted so many bytes of receive buffer.
-func (t *Transport) quicConfig(granted int) *quicgo.Config {
-	window := uint64(t.cfg.window(granted))
+// quicConfig is the configuration of connections with that stream window.
+func (t *Transport) quicConfig(bytes int) *quicgo.Config {
+	window := uint64(bytes)
 	c := &quicgo.Config{
 		HandshakeIdleTimeout: t.cfg.HandshakeTimeout,
 		MaxIdleTimeout:       t.cfg.IdleTimeout,
@@ -125,7 +125,7 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 	if err != nil {
 		return nil, err
 	}
-	cfg := t.quicConfig(s.recvGranted)
+	cfg := t.quicConfig(s.window)
 	cfg.MaxIncomingStreams = -1
 	tr := t.over(s)
 	conn, err := tr.Dial(ctx, remote, t.cfg.security().Client(req), cfg)

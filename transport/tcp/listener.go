@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"syscall"
@@ -13,16 +14,19 @@ import (
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
-// maxHandshakes bounds the TLS handshakes that one listener runs at once, together with the lanes that have finished theirs and
-// wait for Accept. When it is reached, further connections wait in the kernel's backlog.
-const maxHandshakes = 256
+// errNoPlace and errEvicted are why a connection of plane tls has not become a lane.
+var (
+	errNoPlace = errors.New("all places of handshakes are taken")
+	errEvicted = fmt.Errorf("it was not through its handshake after %v, and another one needed its place", base.PlaceGrace)
+)
 
 // listener accepts on all endpoints of a node.
 type listener struct {
 	t         *Transport
 	endpoints []*net.TCPListener
-	ready     chan *conn    // unbuffered: what nobody accepts waits in the kernel
-	slots     chan struct{} // one per TLS handshake
+	ready     chan *conn // unbuffered: what nobody accepts waits in the kernel, on plane tls in its place
+	known     base.Known
+	places    *base.Places // of TLS handshakes, and of lanes that are through theirs and wait for Accept
 	ctx       context.Context
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
@@ -30,7 +34,8 @@ type listener struct {
 
 // Listen implements transport.Transport.
 func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.Listener, error) {
-	ln := &listener{t: t, ready: make(chan *conn), slots: make(chan struct{}, maxHandshakes)}
+	ln := &listener{t: t, ready: make(chan *conn)}
+	ln.places = base.NewPlaces(&ln.known)
 	lc := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, c syscall.RawConn) error { return t.control(c) }}
 	lc.SetMultipathTCP(false)
 	var err error
@@ -81,6 +86,9 @@ func (ln *listener) Endpoints() []net.Addr {
 	}
 	return out
 }
+
+// Vouch implements transport.Listener.
+func (ln *listener) Vouch(addr net.Addr) { ln.known.Vouch(addr) }
 
 // Close implements transport.Listener. Accepted lanes stay open; those in a handshake or not yet accepted are aborted.
 func (ln *listener) Close() error {
@@ -141,32 +149,41 @@ func (ln *listener) loop(l accepter) {
 			ln.offer(c)
 			continue
 		}
-		select {
-		case ln.slots <- struct{}{}:
-		case <-ln.ctx.Done():
+		place := ln.places.Take(c.info.Remote, c.abort)
+		if place == nil { // the kernel's backlog is no place to wait: those who are known wait there behind the others
+			ln.failed(c, errNoPlace)
 			c.abort()
-			return
+			continue
 		}
 		ln.wg.Go(func() {
-			defer func() { <-ln.slots }()
-			ln.serve(c)
+			defer place.Leave()
+			ln.serve(c, place)
 		})
 	}
 }
 
 // serve runs the TLS handshake of an accepted lane and offers it.
-func (ln *listener) serve(c *conn) {
+func (ln *listener) serve(c *conn, place *base.Place) {
 	ctx, cancel := context.WithDeadline(ln.ctx, ln.t.deadline())
 	defer cancel()
 	if err := c.handshake(ctx, tls.Server(c.below, ln.t.cfg.security().Server())); err != nil {
-		if ln.ctx.Err() == nil {
-			ln.t.tally.AcceptErrors.Add(1)
-			ln.t.log.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
+		if place.Evicted() {
+			err = errEvicted
 		}
+		ln.failed(c, err)
 		c.part(ctx, err)
 		return
 	}
+	place.Finish()
 	ln.offer(c)
+}
+
+// failed reports a connection that becomes no lane.
+func (ln *listener) failed(c *conn, err error) {
+	if ln.ctx.Err() == nil {
+		ln.t.tally.AcceptErrors.Add(1)
+		ln.t.log.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
+	}
 }
 
 // offer waits until Accept takes the lane.

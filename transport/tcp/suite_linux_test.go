@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"errors"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -22,14 +24,33 @@ func TestSuite(t *testing.T) {
 		"TLSSmallSend": {TLS: true, SendBuffer: 32 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transporttest.Run(t, transporttest.Factory{
+			f := transporttest.Factory{
 				Plane: map[bool]string{false: transport.PlaneTCP, true: transport.PlaneTLS}[cfg.TLS],
 				New:   func(t testing.TB) (transport.Transport, transport.NodeID) { return node(t, cfg) },
 				Bind:  "127.0.0.1:0", Network: "tcp",
 				Silent: silent,
 				Proves: cfg.TLS,
-			})
+			}
+			if cfg.TLS {
+				f.Unfinished = unfinished
+			}
+			transporttest.Run(t, f)
 		})
+	}
+}
+
+// unfinished connects and says nothing.
+func unfinished(t testing.TB, to string, from netip.Addr, n int) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
+	for range n {
+		c, err := d.DialContext(t.Context(), "tcp", to)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // it was refused, and is told before connect returns
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
 	}
 }
 

@@ -137,8 +137,13 @@ func (s *streamRelay) cut() {
 type datagramRelay struct {
 	address                   string
 	lossy                     atomic.Bool
+	copies                    atomic.Int64 // of each datagram to the acceptor, beside itself
 	dropped, doubled, delayed atomic.Int64
+	back                      *net.UDPConn
 }
+
+// inject sends a datagram to the acceptor, from where it sees the dialler.
+func (r *datagramRelay) inject(b []byte) { _, _ = r.back.Write(b) }
 
 func newDatagramRelay(t *testing.T, to string) *datagramRelay {
 	t.Helper()
@@ -154,11 +159,15 @@ func newDatagramRelay(t *testing.T, to string) *datagramRelay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &datagramRelay{address: front.LocalAddr().String()}
+	r := &datagramRelay{address: front.LocalAddr().String(), back: back}
 	var dialler atomic.Pointer[net.UDPAddr]
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r.carry(front, func(b []byte) { _, _ = back.Write(b) }, func(from *net.UDPAddr) { dialler.Store(from) })
+		r.carry(front, func(b []byte) {
+			for range 1 + r.copies.Load() {
+				r.inject(b)
+			}
+		}, func(from *net.UDPAddr) { dialler.Store(from) })
 	})
 	wg.Go(func() {
 		r.carry(back, func(b []byte) {

@@ -2,6 +2,7 @@
 package transporttest
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/laneway-ai/laneway/internal/leaktest"
@@ -20,6 +21,9 @@ type Factory struct {
 	Bind string
 	// Silent gives an address on which a dial waits until its context ends.
 	Silent func(t testing.TB) string
+	// Unfinished begins n handshakes with an endpoint from an address of this host, and then says nothing more until the test ends. nil for
+	// a plane without a handshake.
+	Unfinished func(t testing.TB, to string, from netip.Addr, n int)
 	// Proves says that the plane proves NodeIDs.
 	Proves bool
 	// ListenerOwnsLanes says that accepted lanes end with their listener (quic).
@@ -69,6 +73,11 @@ func Run(t *testing.T, f Factory) {
 		{"LanesComeAndGo", testChurn},
 		{"SocketsAndCounters", testSocketsAndCounters},
 		{"TryWriteNeverWaits", testTryWrite},
+		{"UnfinishedHandshakesHoldUpNobody", testUnfinishedHandshakes},
+		{"OldestHandshakeGoesFirst", testOldestHandshakeGoes},
+		{"SilentLanesHoldUpNobody", testSilentLanes},
+		{"StrayDatagramsDelayNoOther", testStrayDatagrams},
+		{"DoubledDatagramsDelayNoOther", testDoubledDatagrams},
 		{"SegmentsOfEveryCount", each(testSegmentCounts)},
 		{"SegmentsInOrder", segmented(testOrder)},
 		{"SegmentsOfLargeWrite", segmented(testLargeWrite)},

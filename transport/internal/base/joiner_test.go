@@ -27,7 +27,7 @@ func (w *pieces) Write(p []byte) (int, error) {
 func TestJoinerWritesFullPieces(t *testing.T) {
 	src := rand.New(rand.NewPCG(1, 1))
 	var j Joiner
-	for range 300 {
+	for range 100 {
 		var bufs [][]byte
 		for range src.IntN(30) {
 			b := make([]byte, src.IntN([]int{1, 100, 5000, joinMost + 2, 3 * joinMost}[src.IntN(5)]))
