@@ -188,7 +188,8 @@ func testTryWriteBuffers(t *testing.T, f Factory) {
 	}
 	// Writes that are taken in part, while somebody reads, and what remains by a write that waits.
 	const further = 4 << 20
-	got := start(func() result { return drain(a, sent.n+further) })
+	total := sent.n + further
+	got := start(func() result { return drain(a, total) })
 	for left := further; left > 0; {
 		p := buf[:min(len(buf), left)]
 		src.Read(p)
