@@ -9,12 +9,14 @@ import (
 	quicgo "github.com/quic-go/quic-go"
 )
 
-// quic-go's reader puts every packet into a queue of the connection and drops it when 256 are there, unseen by the kernel's
-// counters. The window of a dialled lane is up to 1 MiB, 750 packets, so a run loop that is late by a moment loses some, and the sender
-// halves its rate. The kernel's buffer has room for thousands, so the reader of a lane's socket leaves them there while the queue is long.
+// quic-go's reader puts every packet into a queue of the connection and drops it when 256 are there, unseen by the
+// kernel's counters. The window of a dialled lane is up to 1 MiB, 750 packets, so a run loop that is late by a moment
+// loses some, and the sender halves its rate. The kernel's buffer has room for thousands, so the reader of a lane's
+// socket leaves them there while the queue is long.
 //
-// The reader of an endpoint never waits: whatever it waited for, it would wait with everybody's datagrams behind it, and a peer can make
-// its queue look full. The window that an endpoint gives a lane is short enough for the queue instead; see endpointWindow.
+// The reader of an endpoint never waits: whatever it waited for, it would wait with everybody's datagrams behind it,
+// and a peer can make its queue look full. The window that an endpoint gives a lane is short enough for the queue
+// instead; see endpointWindow.
 const (
 	queueFull  = 256
 	queueHigh  = 240                    // a read takes at most 8
@@ -23,21 +25,23 @@ const (
 	queueCheck = 32                     // datagrams between two looks at a queue that stays long
 )
 
-// A reader waits for a connection that makes no progress for both that long and that many pauses: each pause lets the connection run; a
-// process that was stopped, or got no processor, has made one. What is missing then was never queued, or is lost: it is written off, and
-// the reader does not wait again for restTimes as long. So what looks like a full queue costs a lane a sixteenth of its time, at most.
+// A reader waits for a connection that makes no progress for both that long and that many pauses: each pause lets the
+// connection run; a process that was stopped, or got no processor, has made one. What is missing then was never
+// queued, or is lost: it is written off, and the reader does not wait again for restTimes as long. So what looks like
+// a full queue costs a lane a sixteenth of its time, at most.
 const (
-	patienceTime   = 20 * time.Millisecond
-	patiencePauses = 50
+	patienceTime   = 200 * time.Millisecond
+	patiencePauses = 200
 	restTimes      = 16
 )
 
-// pace keeps the books of those whose datagrams came, and waits where the queue of a lane's connection is long. It is called by quic-go's
-// reader only, before a read: what was handed out before is queued by then. While every queue is at most queueHigh nothing can be dropped.
-// What is missing counts as dropped by the library: datagrams beyond what a queue can hold, and those that were waited for in vain.
-// Beside quic-go's own count of drops, which takes a qlog tracer and with it 7 allocations a packet, that was the same within 2 in 20 to
-// 739 drops (v0.65). Packets of a connection that came damaged, twice, or for nobody are counted too, once they are so many that they
-// could be a full queue.
+// pace keeps the books of those whose datagrams came, and waits where the queue of a lane's connection is long. It is
+// called by quic-go's reader only, before a read: what was handed out before is queued by then. While every queue is
+// at most queueHigh nothing can be dropped. What is missing counts as dropped by the library: datagrams beyond what a
+// queue can hold, and those that were waited for in vain. Beside quic-go's own count of drops, which takes a qlog
+// tracer and with it 7 allocations a packet, that was the same within 2 in 20 to 739 drops (v0.65). Packets of a
+// connection that came damaged, twice, or for nobody are counted too, once they are so many that they could be a full
+// queue.
 func (s *socket) pace() {
 	for _, a := range s.fed {
 		s.paceFor(a)

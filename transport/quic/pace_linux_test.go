@@ -28,8 +28,8 @@ func laneOf(c connection) (*socket, *account) {
 	return s, s.accounts.of(addr.AddrPort(), nil)
 }
 
-// Whatever queues look like, the reader of an endpoint does not wait: everybody's datagrams are behind it. And what it does not wait for is
-// no long search each time either.
+// Whatever queues look like, the reader of an endpoint does not wait: everybody's datagrams are behind it. And what
+// it does not wait for is no long search each time either.
 func TestAnEndpointNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &socket{}
@@ -71,8 +71,8 @@ func (c counted) ConnectionStats() quicgo.ConnectionStats {
 	return c.queue.ConnectionStats()
 }
 
-// Datagrams that never come out of the connection, damaged or doubled ones, make its queue look full. They cost a lane a bounded wait each
-// time, and a sixteenth of its time over all.
+// Datagrams that never come out of the connection, damaged or doubled ones, make its queue look full. They cost a
+// lane a bounded wait each time, and a sixteenth of its time over all.
 func TestALaneWaitsInVainForASixteenthOfItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, a := laneOf(&queue{ctx: t.Context()})

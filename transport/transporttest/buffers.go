@@ -76,8 +76,8 @@ func kept(t *testing.T, bufs [][]byte, write func([][]byte) error) error {
 	return err
 }
 
-// testSegmentCounts writes every small number of segments, and such as are beyond what one call of a kernel takes. One buffer is its own
-// neighbour many times: segments may be the same memory.
+// testSegmentCounts writes every small number of segments, and such as are beyond what one call of a kernel takes.
+// One buffer is its own neighbour many times: segments may be the same memory.
 func testSegmentCounts(t *testing.T, from, to transport.Conn) {
 	var counts []int
 	for n := range maxCut + 1 {
@@ -143,7 +143,8 @@ func testSegmentsAfterClose(t *testing.T, from, to transport.Conn) {
 	}
 }
 
-// testTryWriteBuffers fills a lane that nobody reads, each time from where the write before has stopped, in mid-segment too.
+// testTryWriteBuffers fills a lane that nobody reads, each time from where the write before has stopped, in
+// mid-segment too.
 func testTryWriteBuffers(t *testing.T, f Factory) {
 	d, a := newRig(t, f, 1).lane(t, 0)
 	w, ok := d.(transport.TryWriter)
@@ -207,5 +208,8 @@ func testTryWriteBuffers(t *testing.T, f Factory) {
 	}
 	same(t, sent, must(t, got, "reading"))
 	a.Close()
-	eventually(t, "TryWriteBuffers to a closed peer fails", func() bool { _, err := try(cut(where, buf)); return err != nil })
+	eventually(t, "TryWriteBuffers to a closed peer fails", func() bool {
+		_, err := try(cut(where, buf))
+		return err != nil
+	})
 }

@@ -42,8 +42,9 @@ func (r *rig) dials(t *testing.T, what string, n int) {
 	}
 }
 
-// testUnfinishedHandshakes takes places of handshakes and does not give them back: first all that one address can have, then all that there
-// are for strangers. The first leaves room for other addresses, the second for those that were vouched for.
+// testUnfinishedHandshakes takes places of handshakes and does not give them back: first all that one address can
+// have, then all that there are for strangers. The first leaves room for other addresses, the second for those that
+// were vouched for.
 func testUnfinishedHandshakes(t *testing.T, f Factory) {
 	if f.Unfinished == nil {
 		t.Skipf("plane %s has no handshake", f.Plane)
@@ -66,8 +67,8 @@ func testUnfinishedHandshakes(t *testing.T, f Factory) {
 	r.dials(t, "strangers have taken all places", 10)
 }
 
-// testOldestHandshakeGoes has one address take places again and again, which it does not use. An honest dialler behind that address gets
-// one all the same: those that are older than the grace go first.
+// testOldestHandshakeGoes has one address take places again and again, which it does not use. An honest dialler
+// behind that address gets one all the same: those that are older than the grace go first.
 func testOldestHandshakeGoes(t *testing.T, f Factory) {
 	if f.Unfinished == nil || f.Network != "tcp" {
 		t.Skipf("plane %s cannot end a handshake before its time", f.Plane)
@@ -78,7 +79,8 @@ func testOldestHandshakeGoes(t *testing.T, f Factory) {
 	r.dials(t, "its address has taken its share", 10)
 }
 
-// testSilentLanes opens lanes without their first byte, as many as one address may have, and more. They wait for nobody.
+// testSilentLanes opens lanes without their first byte, as many as one address may have, and more. They wait for
+// nobody.
 func testSilentLanes(t *testing.T, f Factory) {
 	if f.Network != "udp" {
 		t.Skip("on this plane a lane is there without a byte")
@@ -100,15 +102,15 @@ func testSilentLanes(t *testing.T, f Factory) {
 	r.dials(t, "silent lanes have taken their share", 10)
 }
 
-// strayClients are diallers whose datagrams go through relays, so that a test can put others between them: to the endpoint they come
-// from the dialler's address.
+// strayClients are diallers whose datagrams go through relays, so that a test can put others between them: to the
+// endpoint they come from the dialler's address.
 const strayClients = 8
 
 // tripPause is between two round trips: the others are to have their way meanwhile.
 const tripPause = 2 * time.Millisecond
 
-// trips measures round trips of a lane, one at a time, and says how long they took in the mean: one that stalls is not hidden by those that
-// did not.
+// trips measures round trips of a lane, one at a time, and says how long they took in the mean: one that stalls is
+// not hidden by those that did not.
 func trips(t *testing.T, d, a transport.Conn, n int) (mean time.Duration) {
 	t.Helper()
 	var took []time.Duration
@@ -144,8 +146,8 @@ func trips(t *testing.T, d, a transport.Conn, n int) (mean time.Duration) {
 	return mean
 }
 
-// testStrayDatagrams has clients with a lane send datagrams that are none of QUIC's, without end. What their connections seem to have in
-// their queues holds up no other lane of the endpoint.
+// testStrayDatagrams has clients with a lane send datagrams that are none of QUIC's, without end. What their
+// connections seem to have in their queues holds up no other lane of the endpoint.
 func testStrayDatagrams(t *testing.T, f Factory) {
 	disturbed(t, f, func(r *datagramRelay, stop *atomic.Bool) {
 		stray := append([]byte{0x40}, make([]byte, 39)...)
@@ -192,7 +194,8 @@ func disturbed(t *testing.T, f Factory, disturb func(r *datagramRelay, stop *ato
 		wg.Go(func() { _, _ = io.Copy(io.Discard, acc) })
 		defer acc.Close()
 	}
-	// An idle machine needs 0.3 ms, and a busy one is slow; when the reader waited for the queues of others it was 130 ms and more.
+	// An idle machine needs 0.3 ms, and a busy one is slow; when the reader waited for the queues of others it was
+	// 130 ms and more.
 	const most = 50 * time.Millisecond
 	best := time.Hour
 	for range 3 {

@@ -11,7 +11,8 @@ const (
 // Joiner writes segments to what takes one slice at a time. It joins them in a buffer that it keeps.
 type Joiner struct{ buf []byte }
 
-// Write writes the segments in pieces of joinMost; the last one is what is left. A piece that lies in one segment is not copied.
+// Write writes the segments in pieces of joinMost; the last one is what is left. A piece that lies in one segment is
+// not copied.
 func (j *Joiner) Write(w io.Writer, bufs [][]byte) (n int, err error) {
 	left := 0 // not written yet
 	for _, b := range bufs {

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// maxKnown is how many addresses are remembered; a cluster has fewer frontends. The one that was named longest ago goes first.
+// maxKnown is how many addresses are remembered; a cluster has fewer frontends. The one that was named longest ago
+// goes first.
 const maxKnown = 4096
 
 // Known is the addresses of nodes that have had a link. The zero value is empty.
@@ -45,8 +46,8 @@ func (k *Known) has(host netip.Addr) bool {
 	return k.at[host] != nil
 }
 
-// Host is what tells one peer's address from another's: the IP address without its port; of IPv6 the network of 64 bits, as who has one
-// address of it has them all. It is not valid if addr is no IP address.
+// Host is what tells one peer's address from another's: the IP address without its port; of IPv6 the network of 64
+// bits, as who has one address of it has them all. It is not valid if addr is no IP address.
 func Host(addr net.Addr) netip.Addr {
 	var ip netip.Addr
 	switch a := addr.(type) {

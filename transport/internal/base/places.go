@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Places bounds what peers may have unfinished at a listener. Those whose address has had a link have places of their own, so that nobody
-// else can take them; and one address takes only its share of them, known or not.
+// Places bounds what peers may have unfinished at a listener. Those whose address has had a link have places of their
+// own, so that nobody else can take them; and one address takes only its share of them, known or not.
 //
-// When there is no place, the oldest that is not finished gives its place to the next, once it is older than PlaceGrace: who does not
-// mean harm is through by then.
+// When there is no place, the oldest that is not finished gives its place to the next, once it is older than
+// PlaceGrace: who does not mean harm is through by then.
 type Places struct {
 	known *Known
 	mu    sync.Mutex
@@ -55,8 +55,8 @@ func NewPlaces(known *Known) *Places {
 	}}
 }
 
-// Take takes a place for the peer at addr; nil if there is none. evict ends what has the place, when it must go; it must not wait. nil
-// means that it cannot be ended.
+// Take takes a place for the peer at addr; nil if there is none. evict ends what has the place, when it must go; it
+// must not wait. nil means that it cannot be ended.
 func (p *Places) Take(addr net.Addr, evict func()) *Place {
 	host := Host(addr)
 	place := &Place{all: p, host: host, since: time.Now(), evict: evict, pool: &p.pools[0]}
@@ -119,8 +119,8 @@ func (l *pool) finish(p *Place) {
 	}
 }
 
-// Finish says that the peer has done its part. It keeps its place until Leave, but does not lose it any more, and has no part in its
-// address' share: what it waits for is this side.
+// Finish says that the peer has done its part. It keeps its place until Leave, but does not lose it any more, and has
+// no part in its address' share: what it waits for is this side.
 func (p *Place) Finish() {
 	p.all.mu.Lock()
 	defer p.all.mu.Unlock()
