@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/analysis/runtest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/report"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asProgram)
 		os.Exit(run(os.Args[1:], newApp()))
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // call runs the command in a folder.

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/bench/peers"
 	"github.com/laneway-ai/laneway/bench/suite"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planebench"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if planebench.IsChild() || os.Getenv(asProgram) != "" {
 		os.Exit(run(os.Args[1:], newApp()))
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // broken are peers that do what the checks must find.

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/memory"
 	"github.com/laneway-ai/laneway/transport/quic"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pair is one frontend and one worker over a plane.
 type pair struct {

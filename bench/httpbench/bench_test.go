@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/bench/peers"
 	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 )
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the children: the race detector has them sleep a second at their end
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // broken are arms that do what the checks must find.

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/transport/quic"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOffload(t *testing.T) {
 	runs, err := Offload(t.Context(), OffloadConfig{Bytes: 4 << 20, Transfers: 2, Runs: 1, Log: slog.New(slog.DiscardHandler)})

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/planebench"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
@@ -16,7 +17,7 @@ import (
 	"github.com/laneway-ai/laneway/transport/tcp"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestQueue: the engine meets the bound, is told when there is room, and the frames are what was put.
 func TestQueue(t *testing.T) {

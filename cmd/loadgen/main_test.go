@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/internal/tokentext"
 )
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // serve answers with osl tokens; fault says for each request, by its order, what goes wrong.

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
 // update makes the tests write anew what is derived from other files.
@@ -40,5 +41,5 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binDir = dir
-	leaktest.Main(m, func() { os.RemoveAll(dir) })
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.RemoveAll(dir); os.Exit(code) }))
 }

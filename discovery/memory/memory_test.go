@@ -3,12 +3,13 @@ package memory
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/discoverytest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newHub(t *testing.T, cfg Config) *Hub {
 	t.Helper()

@@ -11,15 +11,15 @@ import (
 
 	natsio "github.com/nats-io/nats.go"
 	natsmicro "github.com/nats-io/nats.go/micro"
+	"go.uber.org/goleak"
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/discoverytest"
 	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, cfg Config) *Deliverer {
 	t.Helper()

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // startWorker runs the worker's side on real sockets.
 func startWorker(t *testing.T, pace time.Duration) (url string, plane *responseplane.Worker) {

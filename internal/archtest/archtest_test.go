@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // packages lists every package of the root module as the go command sees it.
 func packages(t *testing.T) []pkg {
@@ -69,9 +69,9 @@ func TestNoServerInRootModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, server := range []string{"go.etcd.io/etcd/server", "github.com/nats-io/nats-server", "github.com/stretchr/testify", "go.uber.org/goleak"} {
+	for _, server := range []string{"go.etcd.io/etcd/server", "github.com/nats-io/nats-server", "github.com/stretchr/testify"} {
 		if bytes.Contains(mod, []byte(server)) {
-			t.Errorf("go.mod of the root module lists %s: servers belong into devservers/, test helpers are plain testing", server)
+			t.Errorf("go.mod of the root module lists %s: servers belong into devservers/, tests are plain testing", server)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestRulesBite(t *testing.T) {
 		{"command with everything", pkg{ImportPath: module + "/cmd/a", Imports: []string{module + "/transport/quic", "github.com/quic-go/quic-go", "flag", "net/http"}}, ""},
 		{"no place", pkg{ImportPath: module + "/misc"}, "give it a place"},
 		{"subtree", pkg{ImportPath: module + "/mux", Imports: []string{module + "/mux/ring", module + "/transport", "golang.org/x/sync/errgroup"}}, ""},
-		{"tests over a transport", pkg{ImportPath: module + "/mux", XTestImports: []string{module + "/transport/memory", module + "/internal/leaktest", "testing"}}, ""},
+		{"tests over a transport", pkg{ImportPath: module + "/mux", XTestImports: []string{module + "/transport/memory", "go.uber.org/goleak", "testing"}}, ""},
 		{"tests that look up", pkg{ImportPath: module + "/mux", TestImports: []string{module + "/responseplane"}}, "mux imports " + module + "/responseplane in its tests"},
 		{"etcd in nats", pkg{ImportPath: module + "/discovery/nats", Imports: []string{"go.etcd.io/etcd/client/v3"}}, "of other modules it may import github.com/nats-io/nats.go"},
 	} {

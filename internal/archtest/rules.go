@@ -42,7 +42,7 @@ var table = []rule{
 		why: "the contract knows no implementation and nothing above it"},
 	{path: "transport/internal/...", kind: library, imports: []string{"transport"}, modules: []string{"golang.org/x/"},
 		why: "what the transports share knows the contract only"},
-	{path: "transport/transporttest/...", kind: suite, imports: []string{"transport", "internal/leaktest"},
+	{path: "transport/transporttest/...", kind: suite, imports: []string{"transport"}, modules: []string{"go.uber.org/goleak"},
 		why: "the suite sees transports through the contract"},
 	{path: "transport/memory/...", kind: library, imports: []string{"transport", "transport/internal/..."},
 		why: "transports know the contract, never one another"},
@@ -56,7 +56,7 @@ var table = []rule{
 		why: "the contracts know no implementation and nothing above them"},
 	{path: "discovery/internal/...", kind: library, imports: []string{"discovery"}, modules: []string{"golang.org/x/"},
 		why: "what the implementations share knows the contracts only"},
-	{path: "discovery/discoverytest/...", kind: suite, imports: []string{"discovery", "internal/leaktest"},
+	{path: "discovery/discoverytest/...", kind: suite, imports: []string{"discovery"},
 		why: "the suite sees implementations through the contracts"},
 	{path: "discovery/memory/...", kind: library, imports: []string{"discovery", "discovery/internal/..."},
 		why: "implementations know the contracts, never one another"},
@@ -76,7 +76,6 @@ var table = []rule{
 	{path: "responseplane/promplane", kind: exporter, imports: []string{"responseplane", "mux", "transport"}, modules: []string{"github.com/prometheus/client_golang"},
 		why: "it reads snapshots of the plane and is the only library package that knows Prometheus"},
 
-	{path: "internal/leaktest", kind: helper, why: "every test uses it, so it may depend on nothing"},
 	{path: "internal/cli", kind: helper, imports: []string{"internal/redact"}, modules: []string{"golang.org/x/sys"}, why: "the command line knows nothing about what it sets"},
 	{path: "internal/procstat", kind: helper, modules: []string{"golang.org/x/sys", "github.com/prometheus/procfs"},
 		why: "it reads the kernel and nothing of ours"},
@@ -120,7 +119,7 @@ var banned = []struct {
 
 // testOnly are packages that the tests of every package may import besides what the package itself may.
 var testOnly = []string{
-	"internal/leaktest", "internal/devserver/...", "internal/cli", "internal/procstat",
+	"internal/devserver/...", "internal/cli", "internal/procstat",
 	"transport/...", "discovery/...", "internal/wire", "mux/...",
 }
 

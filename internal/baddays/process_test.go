@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/cluster"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waits for which there is no other bound.
 const patience = time.Minute

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func table() Table {
 	t := Table{Title: "Rates", Head: []string{"arm", "MB/s"}}

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // elements reads a picture as XML: what a browser would not draw fails here.
 func elements(t *testing.T, svg string) (out []xml.StartElement, text []string) {

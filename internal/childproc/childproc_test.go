@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
 const modeEnv = "CHILDPROC_TEST_MODE"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	mode := os.Getenv(modeEnv)
 	if mode == "" {
 		os.Setenv("GORACE", "atexit_sleep_ms=0") // of the children: the race detector has them sleep a second at their end
-		leaktest.Main(m)
+		goleak.VerifyTestMain(m)
 		return
 	}
 	out := NewWriter[note](os.Stdout)

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newTest is an app with the environment env whose output goes to the buffers.
 func newTest(env ...string) (a *App, out, errs *bytes.Buffer) {

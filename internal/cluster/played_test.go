@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/report"
 )
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	case "owner":
 		os.Exit(playOwner())
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // playedNATS is the NATS that the programs are told of.

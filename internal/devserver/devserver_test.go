@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
 // orphanEnv makes the test binary start servers and wait to be killed.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if how := os.Getenv(orphanEnv); how != "" {
 		orphanMaker(how)
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // mustBuild builds the binary with a line on stderr, since it may take minutes.

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/discoveryflags"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 
 	"github.com/laneway-ai/laneway/discovery/etcd"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(fewFilesEnv) != "" { // see TestFewFiles
 		os.Exit(playFewFiles())
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // settings are a worker's or frontend's on loopback; the buffers are small enough for any machine.

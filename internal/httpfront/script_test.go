@@ -17,8 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 		runClients(addr)
 		return
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 const patience = 10 * time.Second

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
 // listenEnv makes the test binary a process that listens and says where, until its standard input ends.
@@ -37,5 +37,5 @@ func TestMain(m *testing.M) {
 		listen()
 		return
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }

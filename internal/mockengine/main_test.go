@@ -11,12 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	ms   = time.Millisecond

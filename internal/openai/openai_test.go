@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // encoded is what encoding/json makes of s, without its quotes.
 func encoded(t testing.TB, s string) string {

@@ -15,11 +15,10 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // manager is what systemd is to its services: a datagram socket.
 func manager(t *testing.T) *net.UnixConn {

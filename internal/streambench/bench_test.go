@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/transportbench"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestEveryCellIsMeasured runs a small table over real links; each item of each stream is checked where it arrives.
 func TestEveryCellIsMeasured(t *testing.T) {

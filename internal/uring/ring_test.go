@@ -12,12 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/laneway-ai/laneway/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // allowed skips, and says so, where the kernel or a sandbox does not have it; where everything must be there it fails.
 func allowed(t *testing.T, err error) {

@@ -6,6 +6,7 @@ require (
 	github.com/laneway-ai/laneway v0.0.0
 	github.com/openai/openai-go/v3 v3.22.0
 	github.com/prometheus/procfs v0.23.0
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -18,10 +18,10 @@ import (
 
 	quicgo "github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlog"
+	"go.uber.org/goleak"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -223,7 +223,8 @@ func TestRestartedPeerResetsOldLanes(t *testing.T) {
 }
 
 func TestConnectionWithoutAStreamIsDropped(t *testing.T) {
-	leaktest.Check(t)
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	id, _ := transport.NewIdentity()
 	b, err := New(Config{Identity: id, HandshakeTimeout: 2 * time.Second})
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	quicgo "github.com/quic-go/quic-go"
+	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/transporttest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSuite(t *testing.T) {
 	for name, cfg := range map[string]Config{

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -109,7 +109,8 @@ func (f *full) AcceptTCP() (*net.TCPConn, error) {
 }
 
 func TestAcceptGoesOnAfterErrorsAndLogsOnce(t *testing.T) {
-	leaktest.Check(t)
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	var mu sync.Mutex
 	var out bytes.Buffer
 	tr, err := New(Config{Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, nil))})
@@ -160,7 +161,8 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 
 // Peers that say nothing, or nonsense, hold up nobody and are dropped.
 func TestBadHandshakesHoldUpNobody(t *testing.T) {
-	leaktest.Check(t)
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	id, _ := transport.NewIdentity()
 	tr, err := New(Config{TLS: true, Identity: id, HandshakeTimeout: 3 * time.Second})
 	if err != nil {

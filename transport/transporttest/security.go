@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -44,7 +45,8 @@ func RunSecurity(t *testing.T, f Secured) {
 		{"ReloadOnChange", testReload},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			leaktest.Check(t)
+			before := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, before) })
 			c.run(t, f)
 		})
 	}

@@ -5,7 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/leaktest"
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -91,7 +92,8 @@ func Run(t *testing.T, f Factory) {
 		{"TryWriteBuffersNeverWaits", testTryWriteBuffers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			leaktest.Check(t)
+			before := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, before) })
 			c.run(t, f)
 		})
 	}

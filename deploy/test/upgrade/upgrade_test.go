@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/wire"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // oldCommit is the first commit at which the whole system ran; a fleet of it must be upgradable.
 const oldCommit = "446e4a4ef5c628d22d99685725917d3e88c7f5cd"

@@ -9,8 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/cluster"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/netns"
 )
 
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(makerEnv) != "" { // see TestNamespacesOfKilledMaker
 		os.Exit(playMaker())
 	}
-	leaktest.Main(m)
+	goleak.VerifyTestMain(m)
 }
 
 // need skips, or fails in CI, where namespaces cannot be made.

@@ -18,13 +18,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/test/conformance/internal/browser"
 	"github.com/laneway-ai/laneway/test/conformance/internal/programs"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	open    = flag.Int("open", 2000, "open responses while the page is looked at")

@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/laneway-ai/laneway/internal/analysis"
 	"github.com/laneway-ai/laneway/internal/analysis/runtest"
-	"github.com/laneway-ai/laneway/internal/leaktest"
 	"github.com/laneway-ai/laneway/internal/report"
 	"github.com/laneway-ai/laneway/test/conformance/internal/browser"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const evil = `"><script>document.title='owned'</script><img src=x onerror="document.title='owned'">`
 
