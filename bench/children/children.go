@@ -1,61 +1,26 @@
-// Package children runs other programs with a time limit, keeps what they say, and builds the ones of this repository.
+// Package children runs other programs with a time limit (childproc.Run), keeps what they say, and builds those of this
+// repository.
 package children
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/cli"
 )
 
-// grace is how long a program that was told to end may take.
-const grace = 20 * time.Second
+// Command is a program to run. Env is beside this process's, which goes along without the twins of flags.
+type Command = childproc.Command
 
-// Command is a program to run.
-type Command struct {
-	Dir            string
-	Path           string
-	Args           []string
-	Env            []string // beside this process's, which goes along without the twins of flags
-	Stdout, Stderr io.Writer
-	Limit          time.Duration
-}
-
-// LimitError says that a program was ended because it took too long.
-type LimitError struct{ Limit time.Duration }
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("it took longer than %s and was ended", e.Limit)
-}
-
-// Run runs the program to its end and returns its exit code, -1 when it has none. When ctx ends or the limit is over it is told to end, and it is killed with all
-// that it has started when it does not. On Linux it is killed too when this process is.
+// Run runs a program to its end, as childproc.Run does.
 func Run(ctx context.Context, c Command) (code int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, &LimitError{c.Limit})
-	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdout, c.Stderr
-	cmd.Env = append(cli.WithoutSettings(os.Environ()), c.Env...)
-	cmd.WaitDelay = grace
-	isolate(cmd)
-	runtime.LockOSThread() // the kernel takes the thread that started a child for its parent
-	defer runtime.UnlockOSThread()
-	err = cmd.Run()
-	killRest(cmd)
-	if cmd.ProcessState == nil {
-		return -1, err
-	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return cmd.ProcessState.ExitCode(), err
+	c.Env = append(cli.WithoutSettings(os.Environ()), c.Env...)
+	return childproc.Run(ctx, c)
 }
 
 // Output is what a short command prints.

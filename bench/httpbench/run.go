@@ -156,7 +156,7 @@ func (p *processes) start(ctx context.Context, cfg Config, a Arm, streams, rep i
 		if role == roleFrontend && cfg.ProfileDir != "" {
 			c.Profile = filepath.Join(cfg.ProfileDir, fmt.Sprintf("%s-%d-%d.pprof", a.Name, streams, rep))
 		}
-		one, err := childproc.Start[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args, Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, fmt.Sprintf("%s %d", role, i))
+		one, err := childproc.StartProc[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args, Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, fmt.Sprintf("%s %d", role, i))
 		if err != nil {
 			return nil, message{}, err
 		}

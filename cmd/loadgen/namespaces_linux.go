@@ -8,13 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/netns"
 )
@@ -54,20 +52,17 @@ func (f *sideFlags) inNamespaces(ctx context.Context, log *slog.Logger) (err err
 	}
 	defer client.stop()
 	select {
-	case <-client.done:
+	case <-client.Done():
 		return client.exit()
-	case <-server.done:
-		return fmt.Errorf("--netns: the server has ended (%s)", server.cmd.ProcessState)
+	case <-server.Done():
+		return fmt.Errorf("--netns: the server has ended (%s)", server.State())
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // side is this program, started again in a namespace.
-type side struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has been waited for
-}
+type side struct{ *childproc.Child }
 
 // startSide starts one with the flags of this process and more, which take their place. Its log goes where this one's does.
 func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) (*side, error) {
@@ -82,28 +77,14 @@ func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) 
 			args = append(args, "--"+name+"="+value)
 		}
 	}
-	s := &side{cmd: exec.Command(exe, args...), done: make(chan struct{})}
-	s.cmd.Env = cli.WithoutSettings(os.Environ())
-	s.cmd.Stdout, s.cmd.Stderr = stdout, f.app.Stderr
-	s.cmd.WaitDelay = time.Second
-	// A group of its own: Ctrl-C is this process's business. And no side outlives a parent that was killed, whose namespaces the next run then removes.
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func() { // ends with the process; stop joins it
-		defer close(s.done)
-		runtime.LockOSThread() // the kernel takes the thread that started a child for its parent
-		defer runtime.UnlockOSThread()
-		err := in.Do(s.cmd.Start)
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // ProcessState says it
-		}
-	}()
-	if err := <-started; err != nil {
-		<-s.done
+	c, err := childproc.Start(childproc.Spec{
+		Name: f.command, Path: exe, Args: args, Env: cli.WithoutSettings(os.Environ()), Stdout: stdout, Stderr: f.app.Stderr,
+		Around: func(start func() error) (bool, error) { return true, in.Do(start) },
+	})
+	if err != nil {
 		return nil, fmt.Errorf("--netns: %w", err)
 	}
-	return s, nil
+	return &side{c}, nil
 }
 
 // listens waits until the server takes connections.
@@ -118,8 +99,8 @@ func (s *side) listens(ctx context.Context, from *netns.Node, at string) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.done:
-			return fmt.Errorf("--netns: the server has ended (%s)", s.cmd.ProcessState)
+		case <-s.Done():
+			return fmt.Errorf("--netns: the server has ended (%s)", s.State())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -128,19 +109,11 @@ func (s *side) listens(ctx context.Context, from *netns.Node, at string) error {
 
 // exit is the exit code of a side that has ended, which has said itself what was wrong.
 func (s *side) exit() error {
-	if s.cmd.ProcessState.Success() {
+	if s.Err() == nil {
 		return nil
 	}
-	return &cli.ExitError{Code: max(s.cmd.ProcessState.ExitCode(), cli.ExitFailure), Err: fmt.Errorf("--netns: the client has ended with %s", s.cmd.ProcessState)}
+	return &cli.ExitError{Code: max(s.ExitCode(), cli.ExitFailure), Err: fmt.Errorf("--netns: the client has ended with %s", s.State())}
 }
 
 // stop ends it and joins it.
-func (s *side) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-s.done:
-	case <-time.After(sideGrace):
-		_ = s.cmd.Process.Kill()
-		<-s.done
-	}
-}
+func (s *side) stop() { _ = s.End(context.Background(), s.Terminate, sideGrace) } // it has said itself what was wrong

@@ -52,7 +52,7 @@ func start(t *testing.T, g *Group[note], mode string) *Proc[note] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start[note](Program{Exe: exe, Env: []string{modeEnv + "=" + mode}}, "child "+mode)
+	p, err := StartProc[note](Program{Exe: exe, Env: []string{modeEnv + "=" + mode}}, "child "+mode)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,13 @@ package childproc
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -47,49 +46,27 @@ type Program struct {
 	Stderr io.Writer
 }
 
-// Proc is a child process as the parent sees it. One goroutine uses it.
+// Proc is such a child as the parent sees it. One goroutine uses it.
 type Proc[M Message] struct {
-	Name string
-	Cmd  *exec.Cmd
-
-	in     io.WriteCloser
-	out    *Writer[M]
-	events chan M     // what it says; closed when it has ended
-	exited chan error // capacity 1
-	tail   *tail
-	wg     sync.WaitGroup
-
+	*Child
+	out      *Writer[M]
+	events   chan M // what it says; closed when it has ended
+	tail     *Tail
 	stopping bool
 }
 
-// Start starts a child. Stop must be called.
-func Start[M Message](prog Program, name string) (*Proc[M], error) {
-	p := &Proc[M]{Name: name, Cmd: exec.Command(prog.Exe, prog.Args...), events: make(chan M, 8), exited: make(chan error, 1), tail: &tail{to: prog.Stderr, name: name}}
-	p.Cmd.Env = append(os.Environ(), prog.Env...)
-	p.Cmd.Stderr = p.tail
-	p.Cmd.WaitDelay = time.Second
-	ownGroup(p.Cmd) // a Ctrl-C at the terminal is the parent's business
+// StartProc starts a child that talks. Stop must be called.
+func StartProc[M Message](prog Program, name string) (*Proc[M], error) {
+	p := &Proc[M]{events: make(chan M, 8), tail: &Tail{Keep: tailLines, To: prog.Stderr, Prefix: "[" + name + "] "}}
 	var err error
-	if p.in, err = p.Cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.Cmd.StdoutPipe()
+	p.Child, err = Start(Spec{
+		Name: name, Path: prog.Exe, Args: prog.Args, Env: append(os.Environ(), prog.Env...), Held: true, Stderr: p.tail, Read: p.read,
+		Ended: func(*Child) { close(p.events) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	p.out = NewWriter[M](p.in)
-	p.wg.Go(func() {
-		p.read(stdout)
-		err := p.Cmd.Wait()
-		if err == nil {
-			err = errors.New("it ended by itself")
-		}
-		p.exited <- err
-		close(p.events)
-	})
+	p.out = NewWriter[M](p.Stdin)
 	return p, nil
 }
 
@@ -116,16 +93,18 @@ func (p *Proc[M]) Send(m M) error {
 // why is the exit status of a child that has ended, else err.
 func (p *Proc[M]) why(err error) error {
 	select {
-	case exit := <-p.exited:
-		p.exited <- exit
-		return exit
+	case <-p.Done():
 	case <-time.After(time.Second): // a broken pipe comes before the exit status
 		return err
 	}
+	if exit := p.Err(); exit != nil {
+		return exit
+	}
+	return errors.New("it ended by itself")
 }
 
 func (p *Proc[M]) failure(err error) error {
-	return &Error{Name: p.Name, PID: p.Cmd.Process.Pid, Err: err, Log: p.tail.last()}
+	return &Error{Name: p.Name, PID: p.PID(), Err: err, Log: p.tail.Last()}
 }
 
 // Stop ends the child: by its standard input, then by force. Idempotent.
@@ -134,10 +113,12 @@ func (p *Proc[M]) Stop() {
 		return
 	}
 	p.stopping = true
-	_ = p.in.Close()
-	kill := time.AfterFunc(exitTimeout, func() { _ = p.Cmd.Process.Kill() })
-	defer kill.Stop()
-	for range p.events { // until it has ended
-	}
-	p.wg.Wait()
+	drained := make(chan struct{})
+	go func() { // ends with the child
+		defer close(drained)
+		for range p.events {
+		}
+	}()
+	_ = p.End(context.Background(), p.Stdin.Close, exitTimeout) // who wants to know how it ended looks at Cmd
+	<-drained
 }

@@ -1,17 +1,15 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/netns"
 )
 
@@ -71,137 +69,70 @@ func (e *StopError) Error() string {
 	return s + fmt.Sprintf(", its last log lines: %s (all of them: %s)", strings.Join(e.Last, " | "), e.Log)
 }
 
-// child is one running process. stop may be called by several goroutines.
+// child is one running process with a log file. Its methods may be called by several goroutines.
 type child struct {
 	spec
-	cmd      *exec.Cmd
-	stopping atomic.Bool
-	killed   atomic.Bool
-	once     sync.Once
-	done     chan struct{} // closed when it has been waited for
-	err      error         // of Wait; valid after done
+	*childproc.Child
 }
 
-// start runs a child. Its goroutine ends with it; stop joins both.
+// start runs a child; stop joins it.
 func start(s spec) (*child, error) {
 	out, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("%s: log file: %w", s.name, err)
 	}
-	defer out.Close() // the child has its own descriptor, or the copying goroutine is done before done is closed
-	c := &child{spec: s, cmd: exec.Command(s.path, s.args...), done: make(chan struct{})}
-	c.cmd.Env = s.env
-	c.cmd.Stdout, c.cmd.Stderr = out, out
-	var tee *os.File
+	c := &child{spec: s}
+	p := childproc.Spec{Name: s.name, Path: s.path, Args: s.args, Env: s.env, Stdout: out, Stderr: out, Around: s.around}
 	if s.also != nil {
-		if tee, err = os.OpenFile(s.log, os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
-			return nil, fmt.Errorf("%s: log file: %w", s.name, err)
-		}
-		c.cmd.Stderr = io.MultiWriter(tee, s.also)
-		c.cmd.WaitDelay = 5 * time.Second // a grandchild that kept the pipe must not hold us up
+		p.Stderr = io.MultiWriter(out, s.also)
 	}
-	isolate(c.cmd)
-	started := make(chan error, 1)
-	go func() {
-		// The kernel tells a child of its parent's death when the thread that made it ends, so that thread must stay.
-		runtime.LockOSThread()
-		clean := true
-		defer func() {
-			if clean { // else the thread, which is kept to the child's cores, ends with its goroutine
-				runtime.UnlockOSThread()
-			}
-		}()
-		defer close(c.done)
-		if tee != nil {
-			defer tee.Close()
+	p.Ended = func(e *childproc.Child) {
+		_ = out.Close() // nobody writes to it any more
+		if s.died != nil && !e.Asked() {
+			s.died(diedError(s, e))
 		}
-		run := c.cmd.Start
-		if s.in != nil {
-			run = func() error { return s.in.Do(c.cmd.Start) }
-		}
-		if len(s.cores) > 0 {
-			start := run
-			run = func() (err error) { clean, err = onCores(s.cores, start); return err }
-		}
-		if err := run(); err != nil {
-			started <- err
-			return
-		}
-		started <- nil
-		c.err = c.cmd.Wait()
-		if !c.stopping.Load() && s.died != nil {
-			s.died(c.diedError())
-		}
-	}()
-	if err := <-started; err != nil {
-		<-c.done
-		return nil, fmt.Errorf("%s cannot be started: %w", s.name, err)
+	}
+	if c.Child, err = childproc.Start(p); err != nil {
+		return nil, errors.Join(err, out.Close())
 	}
 	return c, nil
 }
 
-func (c *child) pid() int { return c.cmd.Process.Pid }
-
-// state says how the child ended; call it after done or from its own goroutine.
-func (c *child) state() string {
-	if c.cmd.ProcessState != nil {
-		return c.cmd.ProcessState.String()
+// around starts a child in its network namespace and on its cores.
+func (s spec) around(start func() error) (clean bool, err error) {
+	run := start
+	if s.in != nil {
+		run = func() error { return s.in.Do(start) }
 	}
-	return fmt.Sprint(c.err)
-}
-
-func (c *child) exitCode() int { return c.cmd.ProcessState.ExitCode() }
-
-func (c *child) diedError() *DiedError {
-	return &DiedError{Name: c.name, State: c.state(), Last: tail(c.log, tailLines), Log: c.log}
-}
-
-// running tells whether the child has not ended.
-func (c *child) running() bool {
-	select {
-	case <-c.done:
-		return false
-	default:
-		return true
+	if len(s.cores) > 0 {
+		return onCores(s.cores, run)
 	}
+	return true, run()
 }
 
-// stop tells the child to end, kills it when it has not after grace, and joins it. A child that was killed or that ends with an error although it
-// was told to end gives a *StopError; one that had ended before gives nil, since its death was reported.
+func diedError(s spec, c *childproc.Child) *DiedError {
+	return &DiedError{Name: s.name, State: c.State(), Last: tail(s.log, tailLines), Log: s.log}
+}
+
+// stop tells the child to end, kills it when it has not after grace, and joins it. A child that was killed or that
+// ends with an error although it was told to end gives a *StopError; one that had ended before gives nil, since its
+// death was reported.
 func (c *child) stop(grace time.Duration) error {
-	if !c.running() {
+	if !c.Running() {
 		return nil
 	}
-	c.once.Do(func() {
-		c.stopping.Store(true)
-		if err := terminate(c.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			c.kill()
-		}
-	})
-	limit := time.NewTimer(grace)
-	defer limit.Stop()
-	select {
-	case <-c.done:
-	case <-limit.C:
-		c.kill()
-		<-c.done
+	err := c.End(context.Background(), c.Terminate, grace)
+	if err == nil {
+		return nil
 	}
-	state, last := c.state(), tail(c.log, tailLines)
+	state, last := c.State(), tail(c.log, tailLines)
 	switch {
-	case c.killed.Load():
+	case c.Killed():
 		state = fmt.Sprintf("killed after %s", grace)
-	case c.err == nil:
-		return nil
 	case state == diedOfTerminate && len(last) == 0:
 		return nil // it was told before it had begun, so that nothing caught the signal and there was nothing to clean up
 	}
 	return &StopError{Name: c.name, State: state, Last: last, Log: c.log}
-}
-
-// kill ends the child at once. It may have ended meanwhile, which is as good.
-func (c *child) kill() {
-	c.killed.Store(true)
-	_ = c.cmd.Process.Kill()
 }
 
 // maxTail bounds how much of a log is read for its last lines.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/redact"
 )
@@ -134,19 +134,6 @@ func TestAttributeOfALogLine(t *testing.T) {
 	}
 }
 
-func TestPrefixedWritesWholeLines(t *testing.T) {
-	var out bytes.Buffer
-	p := &prefixed{w: &out, prefix: "a: "}
-	for _, s := range []string{"one\ntw", "o", "\n", "\nunfinished"} {
-		if n, err := p.Write([]byte(s)); n != len(s) || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if got := out.String(); got != "a: one\na: two\na: \n" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestTailOfALongLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	text := strings.Repeat("filler that is longer than what is read\n", 4000) + "last but one\n\nlast without end"
@@ -165,7 +152,7 @@ func TestProgramsFromADirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("LANEWAY_DEVSERVERS", "")
 	for _, name := range []string{"frontend", "loadgen"} {
-		if err := os.WriteFile(filepath.Join(dir, name+exeSuffix), []byte(name), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+childproc.ExeSuffix), []byte(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,7 +160,7 @@ func TestProgramsFromADirectory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mockworker") || !strings.Contains(err.Error(), "devservers") || strings.Contains(err.Error(), "program frontend") {
 		t.Errorf("error %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "mockworker"+exeSuffix), nil, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "mockworker"+childproc.ExeSuffix), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	p, err := FindPrograms(dir, false)

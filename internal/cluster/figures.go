@@ -36,9 +36,9 @@ func (s *session) addFigures(before map[string]time.Duration) (*report.Run, erro
 		}
 		peak(p, v.PID())
 	}
-	peak(row(r, "frontend", s.frontend.name), s.frontend.pid())
+	peak(row(r, "frontend", s.frontend.name), s.frontend.PID())
 	for _, c := range s.workers {
-		peak(row(r, "worker", c.name), c.pid())
+		peak(row(r, "worker", c.name), c.PID())
 	}
 	r.Environment.Settings = s.readSettings()
 	return r, report.WriteRun(s.dir, r)

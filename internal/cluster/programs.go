@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/devserver"
 )
 
@@ -42,7 +43,7 @@ const serversName = "devservers"
 func FindPrograms(dir string, servers bool) (Programs, error) {
 	var errs []error
 	at := func(name string) string {
-		path, err := filepath.Abs(filepath.Join(dir, name+exeSuffix))
+		path, err := filepath.Abs(filepath.Join(dir, name+childproc.ExeSuffix))
 		if err == nil {
 			var st os.FileInfo
 			if st, err = os.Stat(path); err == nil && st.IsDir() {
@@ -91,7 +92,7 @@ func BuildPrograms(ctx context.Context, servers bool, say func(string)) (Program
 	}
 	p := Programs{}
 	for i, path := range []*string{&p.Frontend, &p.Worker, &p.Loadgen} {
-		*path = filepath.Join(dir, siblings[i]+exeSuffix)
+		*path = filepath.Join(dir, siblings[i]+childproc.ExeSuffix)
 	}
 	if p.Revision = gitRevision(ctx, root); p.Revision == "" {
 		p.Revision = "binaries " + filepath.Base(dir)
@@ -112,7 +113,7 @@ func build(ctx context.Context, root, cache string, say func(string)) (string, e
 	if err := os.MkdirAll(stage, 0o755); err != nil {
 		return "", fmt.Errorf("place for built programs: %w", err)
 	}
-	unlock, err := lockFile(ctx, filepath.Join(cache, "lock"), func() { say("another process builds the programs, waiting for it") })
+	unlock, err := childproc.LockFile(ctx, filepath.Join(cache, "lock"), func() { say("another process builds the programs, waiting for it") })
 	if err != nil {
 		return "", fmt.Errorf("place for built programs: lock: %w", err)
 	}
@@ -124,7 +125,7 @@ func build(ctx context.Context, root, cache string, say func(string)) (string, e
 	var built []string
 	for _, s := range siblings {
 		args = append(args, "./cmd/"+s)
-		built = append(built, filepath.Join(stage, s+exeSuffix))
+		built = append(built, filepath.Join(stage, s+childproc.ExeSuffix))
 	}
 	if err := goCommand(ctx, root, args); err != nil {
 		return "", err
@@ -143,13 +144,8 @@ func build(ctx context.Context, root, cache string, say func(string)) (string, e
 }
 
 func goCommand(ctx context.Context, dir string, args []string) error {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.Cancel = func() error { return terminate(cmd.Process) }
-	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	_, err := childproc.Run(ctx, childproc.Command{Dir: dir, Path: "go", Args: args, Stdout: &out, Stderr: &out})
 	switch {
 	case err == nil:
 		return nil

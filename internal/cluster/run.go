@@ -139,21 +139,21 @@ func (s *session) run() (*Outcome, error) {
 	select {
 	case <-s.ctx.Done():
 		return nil, context.Cause(s.ctx)
-	case <-s.loadgen.done:
+	case <-s.loadgen.Done():
 	}
 	if s.ctx.Err() != nil { // a process died, and the load ended because of it
 		return nil, context.Cause(s.ctx)
 	}
-	if code := s.loadgen.exitCode(); code != cli.ExitOK && code != cli.ExitBadRun {
-		return nil, s.loadgen.diedError()
+	if code := s.loadgen.ExitCode(); code != cli.ExitOK && code != cli.ExitBadRun {
+		return nil, diedError(s.loadgen.spec, s.loadgen.Child)
 	}
 	r, err := s.addFigures(before)
 	if err != nil {
 		return nil, err
 	}
 	o := &Outcome{Name: s.name, Dir: s.dir, Run: r, Invalid: r.Verdict(s.cfg.MaxErrorRate), Incomplete: report.CheckCluster(s.dir)}
-	if o.Invalid == nil && s.loadgen.exitCode() == cli.ExitBadRun {
-		o.Invalid = s.loadgen.diedError()
+	if o.Invalid == nil && s.loadgen.ExitCode() == cli.ExitBadRun {
+		o.Invalid = diedError(s.loadgen.spec, s.loadgen.Child)
 	}
 	return o, nil
 }

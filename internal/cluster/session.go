@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laneway-ai/laneway/internal/childproc"
 	"github.com/laneway-ai/laneway/internal/cli"
 	"github.com/laneway-ai/laneway/internal/devserver"
 	"github.com/laneway-ai/laneway/internal/netns"
@@ -199,7 +200,7 @@ func (s *session) startLoadgen(info string) (err error) {
 	sp := s.spec(nodeLoadgen, c.Programs.Loadgen, args...)
 	sp.cores = s.cfg.pins[pinLoadgen]
 	sp.died = nil // its end is the end of the run
-	sp.also = &prefixed{w: c.Progress, prefix: s.name + ": "}
+	sp.also = &childproc.Tail{To: c.Progress, Prefix: s.name + ": "}
 	s.loadgen, err = start(sp)
 	return err
 }
@@ -209,7 +210,7 @@ func (s *session) startLoadgen(info string) (err error) {
 func (s *session) close() error {
 	var errs []error
 	if c := s.loadgen; c != nil {
-		if err := c.stop(s.cfg.times.stop); c.killed.Load() {
+		if err := c.stop(s.cfg.times.stop); c.Killed() {
 			errs = append(errs, err) // otherwise it only says that its run was cut short
 		}
 	}

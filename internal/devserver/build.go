@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/childproc"
 )
 
 const (
@@ -56,7 +58,7 @@ func Build(ctx context.Context, log func(string)) (string, error) {
 	}
 	root := filepath.Join(cache, "laneway", "devservers")
 	dir := filepath.Join(root, key)
-	path := filepath.Join(dir, "devservers"+exeSuffix)
+	path := filepath.Join(dir, "devservers"+childproc.ExeSuffix)
 	if use(path) {
 		return path, nil
 	}
@@ -64,7 +66,7 @@ func Build(ctx context.Context, log func(string)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("devserver: %w", err)
 	}
-	unlock, err := lockFile(ctx, filepath.Join(root, "lock"), func() { log("another process builds the etcd and NATS servers, waiting for it") })
+	unlock, err := childproc.LockFile(ctx, filepath.Join(root, "lock"), func() { log("another process builds the etcd and NATS servers, waiting for it") })
 	if err != nil {
 		return "", fmt.Errorf("devserver: lock: %w", err)
 	}
@@ -91,15 +93,13 @@ func use(path string) bool {
 func build(ctx context.Context, src, path string) error {
 	tmp := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	defer os.Remove(tmp)
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", tmp, ".")
-	cmd.Dir = src
-	// By itself: what the other modules of the workspace require must not change the servers.
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
+	_, err := childproc.Run(ctx, childproc.Command{
+		Dir: src, Path: "go", Args: []string{"build", "-ldflags=-s -w", "-o", tmp, "."}, Stdout: &out, Stderr: &out,
+		// By itself: what the other modules of the workspace require must not change the servers.
+		Env: append(os.Environ(), "GOWORK=off", "GOFLAGS="),
+	})
+	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return fmt.Errorf("devserver: building the etcd and NATS servers needs the go command (or a built binary named by %s): %w", BinaryEnv, err)
 		}
@@ -188,7 +188,7 @@ func prune(root, keep string) {
 			continue
 		}
 		dir := filepath.Join(root, e.Name())
-		st, err := os.Stat(filepath.Join(dir, "devservers"+exeSuffix))
+		st, err := os.Stat(filepath.Join(dir, "devservers"+childproc.ExeSuffix))
 		if err != nil {
 			if st, err = os.Stat(dir); err != nil { // an interrupted build
 				continue

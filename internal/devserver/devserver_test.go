@@ -117,25 +117,6 @@ func TestFindSourceOutsideACheckout(t *testing.T) {
 	}
 }
 
-func TestLockFileIsExclusive(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lockFile(t.Context(), path, func() { t.Error("waited for a free lock") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	waits := 0
-	if _, err := lockFile(ctx, path, func() { waits++; cancel() }); !errors.Is(err, context.Canceled) || waits != 1 {
-		t.Fatalf("second lock: %v after %d waits", err, waits)
-	}
-	unlock()
-	unlock, err = lockFile(t.Context(), path, func() { t.Error("waited for a lock that was given back") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-}
-
 func TestLifeOfServers(t *testing.T) {
 	bin := mustBuild(t)
 	for kind, start := range map[string]func(context.Context, Options) (*Server, error){"etcd": StartEtcd, "nats": StartNATS} {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/laneway-ai/laneway/internal/childproc"
 )
 
 // Options say how a server is run. The zero value is right for most.
@@ -154,27 +156,27 @@ func (s *Server) URL() string { return s.process().ready.URL }
 func (s *Server) PID() int { return s.process().ready.PID }
 
 // Done is closed when the server's present life has ended, wanted or not.
-func (s *Server) Done() <-chan struct{} { return s.process().done }
+func (s *Server) Done() <-chan struct{} { return s.process().Done() }
 
 // LogTail is the end of the log of the server's present life.
-func (s *Server) LogTail() string { return s.process().log.String() }
+func (s *Server) LogTail() string { return s.process().logTail() }
 
 // Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When it returns, every thread has
 // stopped (on Linux; elsewhere the signal was sent).
 func (s *Server) Pause() error {
-	if err := s.signal("pause", sigStop); err != nil {
+	if err := s.signal("pause", (*childproc.Child).Pause); err != nil {
 		return err
 	}
 	return awaitStopped(s.PID())
 }
 
 // Resume lets a paused process go on.
-func (s *Server) Resume() error { return s.signal("resume", sigCont) }
+func (s *Server) Resume() error { return s.signal("resume", (*childproc.Child).Resume) }
 
-func (s *Server) signal(what string, sig os.Signal) error {
+func (s *Server) signal(what string, send func(*childproc.Child) error) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	if err := s.proc.signal(sig); err != nil {
+	if err := send(s.proc.Child); err != nil {
 		return fmt.Errorf("devserver: %s %s: %w", what, s.kind, err)
 	}
 	return nil
@@ -184,7 +186,7 @@ func (s *Server) signal(what string, sig os.Signal) error {
 func (s *Server) Kill() {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	s.proc.kill()
+	s.proc.Kill()
 }
 
 // Restart stops the server if it runs, then starts it at the same address with the same data directory.
@@ -194,12 +196,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	if s.stopped {
 		return fmt.Errorf("devserver: %s was stopped for good", s.kind)
 	}
-	if s.proc.running() {
+	if s.proc.Running() { // else it was killed, or ended by itself
 		if err := s.proc.stop(ctx); err != nil {
 			return fmt.Errorf("devserver: %s: %w", s.kind, err)
 		}
 	}
-	s.proc.stdin.Close()
 	// The address may be in the hands of somebody who tries ports, for a moment.
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -231,10 +232,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.stopped = true
 	var err error
-	if s.proc.running() {
+	if s.proc.Running() {
 		err = s.proc.stop(ctx)
 	}
-	s.proc.stdin.Close()
 	s.removeDir()
 	if err != nil {
 		return fmt.Errorf("devserver: %s: %w", s.kind, err)

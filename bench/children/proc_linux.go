@@ -1,5 +1,0 @@
-package children
-
-import "syscall"
-
-func parentDeath(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -1,7 +1,0 @@
-//go:build unix && !linux
-
-package children
-
-import "syscall"
-
-func parentDeath(*syscall.SysProcAttr) {}
