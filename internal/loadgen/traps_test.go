@@ -172,6 +172,7 @@ func TestTrapSurvivors(t *testing.T) {
 // Trap 7: a run that is cut off by time, or by one record that makes no sense, never ends or leaves nothing.
 func TestTrapCutOffAndBadRecord(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
+		t.Parallel()
 		s := newServer(t, func(s *server, c *call) {
 			switch c.n {
 			case 3:
@@ -185,12 +186,12 @@ func TestTrapCutOffAndBadRecord(t *testing.T) {
 				normal(0, 10*time.Millisecond)(s, c)
 			}
 		})
-		run, rows := load(t, s, Config{Client: client, Concurrency: 3, Duration: 400 * time.Millisecond, Timeout: 900 * time.Millisecond, OSL: 4, ISL: 1})
+		run, rows := load(t, s, Config{Client: client, Concurrency: 3, Requests: 10, Timeout: 3 * time.Second, OSL: 4, ISL: 1})
 		by := map[string]int{}
 		for i := range rows {
 			by[rows[i].Ended]++
 		}
-		if by[report.EndTimeout] != 1 || by[report.EndProtocol] != 1 || by[report.EndComplete] < 4 || run.Raw.Requests != by[report.EndComplete] || run.Raw.Errors != 2 {
+		if by[report.EndTimeout] != 1 || by[report.EndProtocol] != 1 || by[report.EndComplete] != 8 || run.Raw.Requests != by[report.EndComplete] || run.Raw.Errors != 2 {
 			t.Errorf("ends %v, raw %+v", by, run.Raw)
 		}
 	})
