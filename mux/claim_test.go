@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -80,9 +82,10 @@ func TestClaimSurvivesALane(t *testing.T) {
 		claimed <- err
 	}()
 	waitFor(t, "the claim is under way", func() bool {
-		p.send.mu.Lock()
-		defer p.send.mu.Unlock()
-		return len(p.send.claiming) == 1
+		k := p.send.all()[0]
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.claims) == 1
 	})
 	for _, c := range p.net.Conns() {
 		c.Cut(errors.New("cut by the test"))
@@ -128,4 +131,33 @@ func TestClaimEndsWithItsContext(t *testing.T) {
 		t.Error("terms that were cut were claimed")
 	}
 	p.net.Conns()[0].Peer().Release()
+}
+
+// A claim whose answer is due when no lane is up is answered when one is: the frontend has room, and does not close.
+func TestClaimIsAnsweredWhenALaneIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newRawWorker(t, Config{}, memory.Config{}, nil)
+		l := w.lane(t)
+		open, err := w.recv.MintOpen(MintOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		n := w.recv.all()[0].lanes[0]
+		_ = l.conn.Close()
+		synctest.Wait()
+		if err := n.grants.answer(open.id[:]); err != nil {
+			t.Fatal(err)
+		}
+		// As the writer of the next connection does, which may be faster than the news of it.
+		n.grants.Emit(n.pipe)
+		l = w.lane(t)
+		grant, ok := l.await(t, "GRANT", ofKind(wire.Grant))
+		if !ok {
+			t.Fatal("the lane has ended")
+		}
+		if _, code, _, err := wire.ParseGrant(grant.body); err != nil || code != wire.Granted {
+			t.Errorf("the answer is code %d, %v", code, err)
+		}
+	})
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -55,21 +56,23 @@ func TestPeerThatIsRemovedAtOnce(t *testing.T) {
 func TestDrainMeetsHandshakes(t *testing.T) {
 	for range 20 {
 		f := newRawFront(t, Config{}, memory.Config{TryWrite: true})
+		f.lanes = MaxLanes
 		first := f.lane(t)
 		var lanes []*rawLane
-		for range 20 {
+		for range MaxLanes - 1 {
 			lanes = append(lanes, f.dial(t))
 		}
 		out := f.attach(t, f.terms(first, 1)) // so that Drain waits
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = f.send.Drain(ctx) })
-		for _, l := range lanes {
+		for i, l := range lanes {
 			h := f.hello()
+			h.Lane = uint16(i + 1)
 			l.send(t, wire.AppendHello(nil, &h))
 		}
 		for _, l := range lanes {
-			hello, err := readHello(l.conn)
+			hello, err := pipe.ReadHello(l.conn)
 			if err != nil {
 				t.Fatalf("the first record of a lane: %v", err)
 			}

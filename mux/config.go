@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/seldom"
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -26,10 +26,15 @@ type Config struct {
 
 	// Window is the most unconsumed bytes of a stream: 64 KiB (default), 4 KiB to 16 MiB.
 	Window int
-	// MaxBuffered bounds the windows that a Receiver has given, 1 GiB by default, 4 MiB at least. A stream gets min(Window, free/1024).
+	// MaxBuffered bounds the windows that a Receiver has given, with its lanes' logs: 1 GiB by default, 4 MiB at least. A
+	// stream gets min(Window, free/1024).
 	MaxBuffered int64
-	// MaxReplay bounds the windows that a Sender has accepted, 1 GiB by default. Past it terms are refused as busy.
+	// MaxReplay bounds the windows that a Sender has accepted, with its lanes' logs, 1 GiB by default. Past it terms are
+	// refused as busy.
 	MaxReplay int64
+	// Log is how many bytes a lane keeps, each way, of what was sent and not acknowledged: 4 MiB (default), 256 KiB to
+	// 64 MiB. A lane whose log is full stops writing until the peer has read. Past MaxBuffered or MaxReplay it is 128 KiB.
+	Log int
 	// MaxRecord is the longest record that a Receiver assembles, 16 MiB by default.
 	MaxRecord int
 	// ShrinkThreshold is the size past which a stream's buffer that a large record has grown is given back once the record is
@@ -40,22 +45,21 @@ type Config struct {
 	// MaxLinks is how many links a Sender keeps, 1,024 by default.
 	MaxLinks int
 
-	// KeepAlive is the time between PINGs on a lane without open streams, 5 s by default.
+	// KeepAlive is the time between PINGs on a lane without open streams, 5 s by default; 100 ms at least.
 	KeepAlive time.Duration
-	// Idle is after how long without a byte such a lane is dead, 15 s by default.
+	// Idle is after how long without a byte the connection of such a lane is dead, 15 s by default. Of these times each
+	// link uses the shorter ones of its two ends; no silence is shorter than three PINGs.
 	Idle time.Duration
-	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; it is dead after three of them.
-	// Negative: as idle lanes.
+	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; its connection is dead after three of
+	// them. Negative: as idle lanes.
 	ActivePing time.Duration
-	// ResumeTimeout is how long a link without a lane may take to come back, 10 s by default. Negative: the death of a
-	// lane ends its streams.
+	// ResumeTimeout is how long a lane may be without a connection, 10 s by default, 90 s at most; the shorter one of both
+	// ends holds. Negative: the death of a connection ends its streams.
 	ResumeTimeout time.Duration
-	// Hold is how long a Sender keeps the streams of a dead lane. By default 5 s more than ResumeTimeout: longer than the
-	// frontend's detection (3 s) and its ResumeTimeout together.
-	Hold time.Duration
 	// GapMax is the longest that bulk records wait so that writes merge, 2 ms by default, up to 5 ms. Negative: off.
 	GapMax time.Duration
-	// NoUrgent turns off that control and first records go before bulk, and that what a full window waits for does not wait for the gap.
+	// NoUrgent turns off that control and first records go before bulk, and that what a full window waits for does not
+	// wait for the gap.
 	NoUrgent bool
 	// NoInlineWrite turns off that Flush writes by itself on planes that can write without blocking.
 	NoInlineWrite bool
@@ -71,6 +75,7 @@ const (
 	DefaultWindow      = 64 << 10
 	DefaultMaxBuffered = 1 << 30
 	DefaultMaxReplay   = 1 << 30
+	DefaultLog         = 4 << 20
 	DefaultMaxRecord   = 16 << 20
 	DefaultShrink      = 1 << 20
 	DefaultMaxStreams  = 65536
@@ -81,13 +86,12 @@ const (
 	DefaultActivePing  = time.Second
 	DefaultResume      = 10 * time.Second
 	DefaultGapMax      = 2 * time.Millisecond
-	MaxLanes           = 16
+	MaxLanes           = wire.MaxLanes
+	MinWindow          = wire.MinWindow
+	MaxWindow          = wire.MaxWindow
 	MinShrink          = 64 << 10
 	MaxShrink          = 1 << 30
 )
-
-// holdMargin is by how much a worker waits longer than a frontend may take to come back.
-const holdMargin = 5 * time.Second
 
 // Validate joins everything that is wrong with the configuration.
 func (c Config) Validate() error {
@@ -127,6 +131,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	number(&c.Window, DefaultWindow, wire.MinWindow, wire.MaxWindow, "Window")
+	number(&c.Log, DefaultLog, wire.MinLog, wire.MaxLog, "Log")
 	number(&c.MaxRecord, DefaultMaxRecord, 1, 1<<30, "MaxRecord")
 	number(&c.ShrinkThreshold, DefaultShrink, MinShrink, MaxShrink, "ShrinkThreshold")
 	number(&c.MaxStreams, DefaultMaxStreams, 1, wire.MaxIndex, "MaxStreams")
@@ -138,36 +143,33 @@ func (c Config) withDefaults() (Config, error) {
 		c.MaxReplay = DefaultMaxReplay
 	}
 	if c.MaxBuffered < windowShare*wire.MinWindow {
-		bad("MaxBuffered is %d: below %d (%d windows of the least size) no stream ever gets a window", c.MaxBuffered, windowShare*wire.MinWindow, windowShare)
+		bad("MaxBuffered is %d: below %d (%d windows of the least size) no stream ever gets a window",
+			c.MaxBuffered, windowShare*wire.MinWindow, windowShare)
 	}
 	if c.MaxReplay < wire.MinWindow {
 		bad("MaxReplay is %d: it must hold at least one window of %d", c.MaxReplay, wire.MinWindow)
 	}
-	span(&c.KeepAlive, DefaultKeepAlive, time.Hour, "KeepAlive")
-	span(&c.Idle, DefaultIdle, time.Hour, "Idle")
-	if c.KeepAlive == 0 || c.Idle <= c.KeepAlive {
-		bad("Idle is %v and KeepAlive %v: a lane must see at least one PING before it is idle, and neither can be off", c.Idle, c.KeepAlive)
+	span(&c.KeepAlive, DefaultKeepAlive, wire.MaxPing, "KeepAlive")
+	span(&c.Idle, DefaultIdle, 3*wire.MaxPing, "Idle")
+	if c.KeepAlive < wire.MinPing || c.Idle <= c.KeepAlive {
+		bad("Idle is %v and KeepAlive %v: a lane must see at least one PING before it is idle, which come every %v at "+
+			"most, and neither can be off", c.Idle, c.KeepAlive, wire.MinPing)
 	}
 	span(&c.ActivePing, DefaultActivePing, time.Minute, "ActivePing")
-	span(&c.ResumeTimeout, DefaultResume, time.Hour, "ResumeTimeout")
-	span(&c.Hold, max(c.ResumeTimeout, DefaultResume)+holdMargin, 2*time.Hour, "Hold")
+	if c.ActivePing > 0 && c.ActivePing < wire.MinPing {
+		bad("ActivePing is %v, at least %v is allowed", c.ActivePing, wire.MinPing)
+	}
+	span(&c.ResumeTimeout, DefaultResume, wire.MaxResume, "ResumeTimeout")
 	span(&c.GapMax, DefaultGapMax, 5*time.Millisecond, "GapMax")
 	c.Logger = seldom.Logger(c.Logger)
 	return c, errors.Join(errs...)
 }
 
-// lanesFor is how many lanes a link of the plane has.
-func (c *Config) lanesFor(plane string) int {
-	if n := c.PlaneLanes[plane]; n > 0 {
-		return n
-	}
-	return c.Lanes
-}
-
-// activeDead is how long a lane with open streams may be silent.
-func (c *Config) activeDead() time.Duration {
+// pings are the rules of liveness that this node would like.
+func (c *Config) pings() wire.Pings {
+	p := wire.Pings{Idle: c.KeepAlive, IdleSilence: c.Idle, Active: c.ActivePing, ActiveSilence: 3 * c.ActivePing}
 	if c.ActivePing == 0 {
-		return c.Idle
+		p.Active, p.ActiveSilence = p.Idle, p.IdleSilence
 	}
-	return 3 * c.ActivePing
+	return p
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
 // Totals in which no stream would ever get a window are refused, with the least that would do.

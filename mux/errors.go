@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/dial"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
 // EndType says how a stream ended.
@@ -51,13 +52,13 @@ var (
 	// ErrRecordTooLarge: the record can never fit (TryPut of more than the window, or more than the receiver assembles).
 	ErrRecordTooLarge = errors.New("mux: the record is too large")
 	// ErrClosed: the Sender or Receiver is closed.
-	ErrClosed = errors.New("mux: closed")
+	ErrClosed = dial.ErrClosed
 	// ErrDraining: no new streams.
-	ErrDraining = errors.New("mux: draining")
+	ErrDraining = dial.ErrDraining
 	// ErrBusy: the bound on committed windows or on streams is reached.
 	ErrBusy = errors.New("mux: busy")
-	// ErrNoLink: there is no link to that node, or none of its lanes is up.
-	ErrNoLink = errors.New("mux: no link")
+	// ErrNoLink: there is no link to that node, or none of its lanes has a connection.
+	ErrNoLink = dial.ErrNoLink
 	// ErrStaleTerms: the terms are not for this life of this node, not for a link that it has, or already used.
 	ErrStaleTerms = errors.New("mux: stale terms")
 	// ErrTermsVersion: the terms are of a version that this side does not read.
@@ -72,37 +73,4 @@ func (e *EndError) Error() string {
 		return fmt.Sprintf("mux: the stream ended: %s", e.End.Type)
 	}
 	return fmt.Sprintf("mux: the stream ended: %s: %s", e.End.Type, e.End.Text)
-}
-
-// Reasons of a lane's death, as they stand in metrics.
-const (
-	deathClosed    = "closed"    // by this side, on purpose
-	deathPeer      = "peer"      // the peer closed it or the connection broke
-	deathSilent    = "silent"    // nothing arrived for too long
-	deathProtocol  = "protocol"  // this side saw a malformed or illegal record
-	deathRefused   = "refused"   // the peer sent GOAWAY with a reason
-	deathMoved     = "moved"     // the frontend has moved the lane's streams elsewhere
-	deathHandshake = "handshake" // before it was up
-	deathReplaced  = "replaced"  // its link has gone to another plane, and its last stream has ended
-)
-
-var deathReasons = []string{deathClosed, deathPeer, deathSilent, deathProtocol, deathRefused, deathMoved, deathHandshake, deathReplaced}
-
-// laneError says why a lane died.
-type laneError struct {
-	reason string
-	err    error
-}
-
-func (e *laneError) Error() string { return "mux: lane died (" + e.reason + "): " + e.err.Error() }
-func (e *laneError) Unwrap() error { return e.err }
-
-// goAwayError is a GOAWAY that ended a lane.
-type goAwayError struct {
-	code wire.GoAwayCode
-	text string
-}
-
-func (e *goAwayError) Error() string {
-	return fmt.Sprintf("the peer refused the lane: %s: %s", e.code, e.text)
 }

@@ -8,15 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
+	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// FuzzFailover runs streams over lanes that the script cuts, closes by plan, half-closes, stalls and releases, at either end and in either
-// direction, while it sends, takes, stops, kills and closes. The oracle of TestProperty counts what arrives: every record once and in
-// order, one end a stream and side, the right one, and nothing left. Time is fake, so a script costs milliseconds whatever it waits for.
+// FuzzFailover runs streams over lanes whose connections the script cuts, closes, half-closes, stalls and releases, at
+// either end and in either direction, and whose plane it takes away and gives back (a fallback, and the planned
+// takeovers of the return), while it sends, takes, stops, kills and closes. The oracle of TestProperty counts what
+// arrives: every record once and in order, one end a stream and side, the right one, and nothing left. Time is fake, so
+// a script costs milliseconds whatever it waits for.
 //
-// The first three bytes are the set-up. Then each step is an operation (its low four bits; the high bit: the next step does not wait
-// until this one has done all it does) and its arguments.
+// The first three bytes are the set-up. Then each step is an operation (its low four bits; the high bit: the next step
+// does not wait until this one has done all it does) and its arguments.
 func FuzzFailover(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		synctest.Test(t, func(t *testing.T) { runFailover(t, &script{b}) })
@@ -28,14 +33,15 @@ type failover struct {
 	*script
 	t       *testing.T
 	p       *pair
+	nets    []*memory.Network // the planes, the preferred one first
 	streams []*failStream
+	slept   time.Duration // since all lanes were certainly up
 }
 
 // failStream is a stream, the two ends' use of it, and its oracle.
 type failStream struct {
 	propertyStream
 	out      *OutStream // nil until the request has arrived
-	minted   time.Time
 	attached bool
 	sending  chan struct{} // closed when a record in fragments has been sent; nil: none was
 	consumer byte
@@ -58,6 +64,8 @@ const (
 const (
 	maxFailSteps   = 250
 	maxFailStreams = 12
+	// maxFailSleep is how long a script may keep lanes from their connections: none may be lost, whatever happens.
+	maxFailSleep = wire.MaxResume / 2
 )
 
 var passed = func() context.Context {
@@ -70,20 +78,19 @@ func runFailover(t *testing.T, s *script) {
 	a, b, c := s.byte(), s.byte(), s.byte()
 	gap := []time.Duration{-1, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond}[a>>2&3]
 	window := 4 << 10 << (b & 3)
-	r := &failover{script: s, t: t, p: newPair(t, pairConfig{
-		// No lane may be away for long enough to end the link: whatever happens, every stream has to go on.
-		recv: Config{Lanes: 1 + int(a&3), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: a&16 != 0, NoInlineWrite: a&32 != 0, ResumeTimeout: time.Hour},
-		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: a&16 != 0, NoInlineWrite: a&32 != 0, ResumeTimeout: time.Hour},
-		mem:  memory.Config{TryWrite: a&64 != 0, Buffer: 1 << (9 + c&7), Latency: []time.Duration{0, 0, time.Millisecond, 20 * time.Millisecond}[c>>3&3]},
-	})}
+	both := Config{GapMax: gap, NoUrgent: a&16 != 0, NoInlineWrite: a&32 != 0, ResumeTimeout: wire.MaxResume}
+	if b&4 != 0 {
+		both.Log = wire.MinLog
+	}
+	recv, send := both, both
+	recv.Lanes, recv.Window, recv.MaxBuffered = 1+int(a&3), window, 64<<30
+	send.MaxReplay = 64 << 30
+	mem := memory.Config{TryWrite: a&64 != 0, Buffer: 1 << (9 + c&7),
+		Latency: []time.Duration{0, 0, time.Millisecond, 20 * time.Millisecond}[c>>3&3]}
+	r := &failover{script: s, t: t}
+	r.connect(recv, send, mem, 1+int(c>>5&1))
 	for step := 0; s.more() && step < maxFailSteps; step++ {
 		op := s.byte()
-		for _, s := range r.streams {
-			// A worker that has heard of a request forgets it after a minute: it is refused then, or lost over a death.
-			if !s.attached && time.Since(s.minted) > earlyLife-10*time.Second {
-				s.attach()
-			}
-		}
 		r.step(op & 15)
 		if op < 128 {
 			synctest.Wait()
@@ -94,6 +101,42 @@ func runFailover(t *testing.T, s *script) {
 	}
 	r.finish()
 }
+
+// connect makes the pair over one plane or two.
+func (r *failover) connect(recv, send Config, mem memory.Config, planes int) {
+	t, id := r.t, workerID
+	recv.ID, send.ID = frontID, id
+	r.p = &pair{id: id}
+	var err error
+	if r.p.send, err = NewSender(send); err != nil {
+		t.Fatal(err)
+	}
+	var fronts []transport.Transport
+	peer := Peer{ID: id}
+	for i := range planes {
+		mem.Plane = []string{"first", "second"}[i]
+		n := memory.NewNetwork(mem)
+		ln, err := n.Transport(id).Listen(t.Context(), "worker:1", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.p.send.Serve(ln); err != nil {
+			t.Fatal(err)
+		}
+		r.nets, fronts = append(r.nets, n), append(fronts, n.Transport(frontID))
+		peer.Planes = append(peer.Planes, PeerPlane{Plane: mem.Plane, Endpoints: []string{failAddress}})
+	}
+	if r.p.recv, err = NewReceiver(recv, fronts...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.p.close(t) })
+	if err := r.p.recv.AddPeer(peer); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "all lanes", func() bool { return r.p.state().Lanes == recv.Lanes })
+}
+
+const failAddress = "worker:1"
 
 // step runs one operation.
 func (r *failover) step(op byte) {
@@ -127,17 +170,21 @@ func (r *failover) step(op byte) {
 	case 10, 11:
 		r.conn(func(c *memory.Conn) { c.Cut(nil) })
 	case 12:
-		r.planned(r.byte())
+		r.plane(r.byte())
 	case 13:
 		r.conn((*memory.Conn).Stall)
 	case 14:
 		if how := r.byte(); how%2 == 0 {
-			r.p.net.Release()
+			r.release()
 		} else {
 			r.conn(func(c *memory.Conn) { _ = c.CloseWrite() })
 		}
 	case 15:
-		time.Sleep([]time.Duration{time.Millisecond, 60 * time.Millisecond, 500 * time.Millisecond, 4 * time.Second}[r.byte()%4])
+		spans := [...]time.Duration{time.Millisecond, 60 * time.Millisecond, 500 * time.Millisecond, 4 * time.Second}
+		d := spans[r.byte()%4]
+		if r.slept += d; r.slept < maxFailSleep {
+			time.Sleep(d)
+		}
 	}
 }
 
@@ -153,7 +200,8 @@ func (r *failover) mint() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s := &failStream{propertyStream: propertyStream{t: r.t, p: r.p, id: uint64(len(r.streams) + 1), in: in}, consumer: kind % consumerKinds, minted: time.Now(), done: make(chan struct{})}
+	s := &failStream{propertyStream: propertyStream{t: r.t, p: r.p, id: uint64(len(r.streams) + 1), in: in},
+		consumer: kind % consumerKinds, done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.done) })
 	r.streams = append(r.streams, s)
 	s.consume()
@@ -172,7 +220,10 @@ func (r *failover) with(use func(*failStream)) {
 // conn uses one end of one of the connections, also of those that are being made.
 func (r *failover) conn(use func(*memory.Conn)) {
 	i := int(r.byte())
-	conns := r.p.net.Conns()
+	var conns []*memory.Conn
+	for _, n := range r.nets {
+		conns = append(conns, n.Conns()...)
+	}
 	if len(conns) == 0 {
 		return
 	}
@@ -183,17 +234,27 @@ func (r *failover) conn(use func(*memory.Conn)) {
 	use(c)
 }
 
-// planned closes a lane that is up, from the frontend's or the worker's side.
-func (r *failover) planned(which byte) {
-	lanes := *r.p.send.flushable.Load()
-	if which&1 == 0 {
-		lanes = nil
-		if k := r.p.recv.peer(r.p.id).link.Load(); k != nil {
-			lanes = k.upLanes()
-		}
+func (r *failover) release() {
+	for _, n := range r.nets {
+		n.Release()
 	}
-	if len(lanes) > 0 {
-		lanes[int(which>>1)%len(lanes)].die(deathClosed, errLaneClosed)
+}
+
+// plane takes the first plane away: its connections are cut and nobody answers there, so that all lanes go on over the
+// second one. Or it gives it back and waits until the lanes may be on their way there, one after the other. Where there
+// is one plane only, a connection is closed in good order instead.
+func (r *failover) plane(how byte) {
+	switch first := r.nets[0]; {
+	case len(r.nets) == 1:
+		r.conn(func(c *memory.Conn) { _ = c.Close() })
+	case how&1 == 0:
+		first.Refuse(failAddress, nil)
+		first.Cut(nil)
+	default:
+		first.Allow(failAddress)
+		r.release()
+		time.Sleep(time.Minute + time.Duration(how>>1)*50*time.Millisecond)
+		r.slept = 0
 	}
 }
 
@@ -223,8 +284,8 @@ func (s *failStream) writable() bool {
 	return s.out != nil && !s.ended
 }
 
-// send puts up to 32 records and flushes, until the window is full: a script does not wait. The largest size is a record in fragments,
-// which waits for the window on a goroutine of its own.
+// send puts up to 32 records and flushes, until the window is full: a script does not wait. The largest size is a
+// record in fragments, which waits for the window on a goroutine of its own.
 func (s *failStream) send(how, size byte) {
 	if !s.writable() {
 		return
@@ -355,9 +416,9 @@ func (s *failStream) takeReady() {
 	}
 }
 
-// finish brings every stream to its end over lanes that live, and looks at what is left.
+// finish brings every stream to its end over connections that live, and looks at what is left.
 func (r *failover) finish() {
-	r.p.net.Release()
+	r.release()
 	for _, s := range r.streams {
 		if !s.attached {
 			s.attach()
@@ -375,7 +436,7 @@ func (r *failover) finish() {
 		time.Sleep(time.Millisecond)
 	}
 	for name, st := range map[string]Stats{"frontend": r.p.recv.Stats(), "worker": r.p.send.Stats()} {
-		if st.StreamsEnded["protocol"]+st.StreamsEnded["lost"]+st.LaneDeaths[deathProtocol] != 0 {
+		if st.StreamsEnded["protocol"]+st.StreamsEnded["lost"]+st.LaneDeaths[pipe.DownProtocol] != 0 {
 			r.t.Errorf("%s: ends %v, deaths %v", name, st.StreamsEnded, st.LaneDeaths)
 		}
 	}
@@ -384,7 +445,7 @@ func (r *failover) finish() {
 // await waits for a stream's end at its consumer.
 func (r *failover) await(s *failStream) {
 	for end := time.Now().Add(10 * time.Minute); ; { // fake time
-		if s.writable() && (!s.stopped || s.out.Stopping() || s.out.Err() != nil) { // STOP must arrive, over whatever lanes
+		if s.writable() && (!s.stopped || s.out.Stopping() || s.out.Err() != nil) { // STOP must arrive
 			s.endIt(End{Type: EndComplete, Trailer: make([]byte, 104)})
 		}
 		s.takeReady()

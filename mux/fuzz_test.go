@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -54,17 +54,19 @@ func (s *script) slot() wire.Slot {
 // maxSteps bounds a script, so that an input costs milliseconds.
 const maxSteps = 300
 
-// FuzzHostileFrontend runs a Sender whose frontend follows the script, and uses the Sender's streams in between. Whatever it
-// does: no panic, Close joins, nothing is left, every stream has one end.
+// FuzzHostileFrontend runs a Sender whose frontend follows the script, and uses the Sender's streams in between.
+// Whatever it does: no panic, Close joins, nothing is left, every stream has one end.
 func FuzzHostileFrontend(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 20, 3, 32, 44, 5, 33, 1})
-	f.Add([]byte{0, 1, 0, 2, 1, 0, 99, 1, 1, 99, 12, 13, 6, 33, 1, 1, 24, 24, 11, 14, 12, 6, 66, 2, 1, 40, 0, 2, 0, 0, 2, 1, 1, 11})
+	f.Add([]byte{0, 1, 0, 2, 1, 0, 99, 1, 1, 99, 12, 13, 6, 33, 1, 1, 24, 24, 11, 14, 12, 6, 66, 2, 1, 40, 0, 2, 0, 0, 2, 1,
+		1, 11})
 	f.Add([]byte{6, 33, 1, 1, 0, 0, 4, 33, 1, 0, 1, 1, 0, 200, 6, 33, 1, 2, 27, 25, 1, 0, 250, 11})
 	f.Add([]byte("\x07\x20GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := &script{b}
-		cfg := Config{GapMax: -1, MaxStreams: 16, MaxReplay: 1 << 20}
+		cfg := Config{GapMax: -1, MaxStreams: 16, MaxReplay: 1 << 20, Log: wire.MinLog}
 		fr := newRawFront(t, cfg, memory.Config{TryWrite: len(b)%2 == 0, Buffer: 1 << (8 + len(b)%8)})
+		fr.lanes = 2
 		lanes := []*rawLane{fr.lane(t)}
 		lane := lanes[0]
 		var outs []*OutStream
@@ -78,26 +80,41 @@ func FuzzHostileFrontend(f *testing.F) {
 			switch op := s.byte() % 16; op {
 			case 0:
 				number := s.number()
-				terms := wire.Terms{Frontend: frontID, Worker: workerID, Link: 1, Slot: s.slot(), Number: number, Serial: lane.peer.Serial, Window: 4 << 10}
-				if o, err := fr.send.Attach(wire.AppendTerms(nil, &terms)); err == nil && len(outs) < 64 {
+				terms := wire.Terms{Frontend: frontID, Worker: workerID, Link: 1, Slot: s.slot(), Number: number,
+					Lane: lane.peer.Lane, Window: 4 << 10}
+				encoded := fr.mint(&terms)
+				if number%8 == 7 { // forged
+					encoded[wire.TermsSize-1]++
+				}
+				o, err := fr.send.Attach(encoded)
+				switch {
+				case err == nil && number%8 == 7:
+					t.Error("forged terms were taken")
+				case err == nil && len(outs) < 64:
 					o.OnWritable(func() {})
 					outs = append(outs, o)
 				}
 			case 1:
 				out(func(o *OutStream) { _ = o.TrySend(make([]byte, int(s.byte())*16)) })
 			case 2:
-				out(func(o *OutStream) { _ = o.Fail(End{Type: EndType(1 + s.byte()%8), Text: "x"}) })
+				out(func(o *OutStream) { _ = o.Fail(End{Type: EndType(s.byte() % 10), Text: "x"}) })
 			case 3:
-				send(wire.AppendConsumed(nil, s.slot(), s.number()))
-			case 4, 5:
-				send(wire.AppendNumber(nil, wire.Stop+wire.Kind(op-4), s.slot(), s.number()))
+				send(wire.AppendConsumed(nil, s.slot(), s.number(), s.number()))
+			case 4:
+				send(wire.AppendStop(nil, s.slot(), s.number()))
+			case 5:
+				send(wire.AppendKill(nil, s.slot(), s.number(), EndType(s.byte())))
 			case 6:
-				at := s.slot()
-				send(wire.AppendResume(nil, at, resume(s.number(), uint32(s.number()), s.number(), s.number())))
+				if number := s.number(); number%2 == 0 {
+					send(wire.AppendAck(nil, number))
+				} else {
+					code := wire.GrantCode(s.byte() % 5)
+					send(wire.AppendGrant(nil, [16]byte{byte(number)}, code, s.take(int(s.byte()))))
+				}
 			case 7:
 				send(s.take(int(s.byte())))
 			case 8:
-				send(wire.AppendPing(nil, wire.Ping, s.number()))
+				send(wire.AppendPing(nil, wire.Ping, s.number(), 0))
 			case 9:
 				send(wire.AppendGoAway(nil, wire.GoAwayCode(s.number()), "away"))
 			case 10:
@@ -105,15 +122,20 @@ func FuzzHostileFrontend(f *testing.F) {
 			case 11:
 				_ = fr.send.Stats()
 				fr.send.Flush()
-			case 12:
+			case 12: // another connection, of one lane or the other
 				if len(lanes) < 6 {
+					h := fr.hello()
+					h.Lane = uint16(len(lanes) % 2)
+					h.Received = s.number() % 32
 					l := fr.dial(t)
-					if fr.greet(t, l, fr.hello()) != nil {
-						return
+					if fr.greet(t, l, h) != nil {
+						_ = l.conn.Close()
+						continue
 					}
 					l.pump()
 					t.Cleanup(func() { _ = l.conn.Close(); <-l.done })
 					lanes = append(lanes, l)
+					lane = l
 				}
 			case 13:
 				lane = lanes[int(s.byte())%len(lanes)]
@@ -132,7 +154,14 @@ func FuzzHostileFrontend(f *testing.F) {
 			for _, l := range lanes {
 				_ = l.conn.CloseWrite()
 			}
-			waitFor(t, "the lanes end", func() bool { return len(fr.send.Stats().Lanes) == 0 })
+			waitFor(t, "the connections end", func() bool {
+				for _, l := range fr.send.Stats().Lanes {
+					if l.Up {
+						return false
+					}
+				}
+				return true
+			})
 		}
 	})
 }
@@ -222,15 +251,15 @@ func FuzzHostileWorker(f *testing.F) {
 				})
 			case 5:
 				pick(func(m *minted) {
-					e := wire.EndBody{Number: m.terms.Number, Type: EndType(s.byte() % 10), Records: m.n, Bytes: m.bytes}
-					send(end(m.terms.Slot, e))
+					t := EndType(s.byte() % 10)
+					send(end(m.terms.Slot, wire.EndBody{Number: m.terms.Number, Type: t, Records: m.n, Bytes: m.bytes}))
 				})
 			case 6:
 				pick(func(m *minted) { _, _ = m.in.NextBatch(gone) })
 			case 7:
 				pick(func(m *minted) { m.in.Stop() })
 			case 8:
-				pick(func(m *minted) { m.in.Kill(End{Type: EndKilled}) })
+				pick(func(m *minted) { m.in.Kill(End{Type: EndType(s.byte())}) })
 			case 9:
 				pick(func(m *minted) { _ = m.in.Close() })
 			case 10:
@@ -241,7 +270,11 @@ func FuzzHostileWorker(f *testing.F) {
 				send(wire.AppendGoAway(nil, wire.GoAwayCode(s.byte()%8), "away"))
 			case 13:
 				_ = w.recv.Stats()
-				send(wire.AppendPing(nil, wire.Ping, s.number()))
+				if v := s.number(); v%2 == 0 {
+					send(wire.AppendPing(nil, wire.Ping, v, 0))
+				} else {
+					send(wire.AppendClaim(nil, [16]byte{byte(v)}))
+				}
 			case 14:
 				if s.byte()%2 == 0 {
 					_ = lane.conn.Close()

@@ -1,5 +1,7 @@
 package mux
 
+import "github.com/laneway-ai/laneway/mux/internal/pipe"
+
 // Stop asks the worker to finish its last output and complete. It does nothing once the stream has ended.
 func (s *InStream) Stop() {
 	s.mu.Lock()
@@ -8,30 +10,32 @@ func (s *InStream) Stop() {
 		return
 	}
 	s.stopAsked = true
-	l := s.tell(wantStop)
+	s.tell(wantStop, pipe.Urgent)
 	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeUrgent)
-	}
+	s.lane.pipe.Flush(pipe.ByUrgent)
 }
 
 // Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine before
 // the first record as well as after it, and does nothing when the worker has ended the stream. A sink is told by the lane's
-// reader, at the latest when the worker's END comes.
+// reader, at the latest when the worker's END comes. An end that is complete, or of no type that there is, counts as
+// killed: what was cut short never looks complete.
 func (s *InStream) Kill(end End) {
+	if !end.Type.Valid() || end.Type == EndComplete {
+		end.Type = EndKilled
+	}
 	s.mu.Lock()
-	l := s.kill(end)
+	owing := s.kill(end)
 	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeUrgent)
+	if owing {
+		s.lane.pipe.Flush(pipe.ByUrgent)
 	}
 }
 
-// kill is Kill with the lock held; it returns the lane to flush.
-func (s *InStream) kill(end End) (l *lane) {
+// kill is Kill with the lock held; it says whether the lane must be flushed.
+func (s *InStream) kill(end End) (owing bool) {
 	if s.state == inMinted || s.state == inLive {
-		s.state = inClosing
-		l = s.tell(wantKill)
+		s.state, owing = inClosing, true
+		s.tell(wantKill, pipe.Urgent)
 		s.link.closing.Add(1)
 	}
 	if s.end == nil {
@@ -39,7 +43,7 @@ func (s *InStream) kill(end End) (l *lane) {
 		s.drop()
 	}
 	s.uncharge()
-	return l
+	return owing
 }
 
 // drop forgets what waits for the application. The lock is held.
@@ -48,7 +52,7 @@ func (s *InStream) drop() {
 		return // the reader is using the buffer and will see the end
 	}
 	s.dropped = s.dropped || s.readyN > 0
-	s.passing, s.ready, s.readyN, s.unread, s.assembly = nil, s.ready[:0], 0, 0, nil
+	s.passing, s.ready, s.readyN, s.unread, s.assembly = nil, nil, 0, 0, nil
 	s.refund()
 }
 
@@ -60,10 +64,10 @@ func (s *InStream) finish(end End) {
 	s.rouse()
 }
 
-// overdue ends a stream whose time is up and returns the lane to flush. The lock is held.
-func (s *InStream) overdue(now int64) (l *lane, late bool) {
+// overdue ends a stream whose time is up; the lane must be flushed then. The lock is held.
+func (s *InStream) overdue(now int64) bool {
 	if s.end != nil {
-		return nil, false
+		return false
 	}
 	text := ""
 	switch {
@@ -74,16 +78,17 @@ func (s *InStream) overdue(now int64) (l *lane, late bool) {
 	case s.inactivity != 0 && s.records > 0 && now-s.lastData >= s.inactivity:
 		text = "no further record in time"
 	default:
-		return nil, false
+		return false
 	}
-	return s.kill(End{Type: EndDeadline, Text: text}), true
+	s.kill(End{Type: EndDeadline, Text: text})
+	return true
 }
 
 // uncharge gives the window back to the total. The lock is held.
 func (s *InStream) uncharge() {
 	if s.charged {
 		s.charged = false
-		s.link.recv.committed.Add(-int64(s.window))
+		s.link.budget.Give(int64(s.window))
 	}
 	if s.end != nil {
 		s.assembly = nil // of a record that will never be whole
@@ -93,9 +98,7 @@ func (s *InStream) uncharge() {
 
 // chargeMore takes n bytes of the total for a record that is assembled: they have left the window. The lock is held.
 func (s *InStream) chargeMore(n int) bool {
-	total := &s.link.recv.committed
-	if total.Add(int64(n)) > s.link.cfg.MaxBuffered {
-		total.Add(-int64(n))
+	if !s.link.budget.Take(int64(n)) {
 		return false
 	}
 	s.extra += n
@@ -111,7 +114,7 @@ func (s *InStream) refund() {
 	if n := s.extra - len(s.assembly); n > 0 {
 		s.extra -= n
 		s.pieces = s.extra > 0
-		s.link.recv.committed.Add(-int64(n))
+		s.link.budget.Give(int64(n))
 	}
 }
 

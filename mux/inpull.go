@@ -5,6 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
+	"time"
+
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
 )
 
 // Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns io.EOF
@@ -36,10 +40,10 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 		}
 		if s.readyN > 0 {
 			batch := s.take()
-			l := s.credit()
+			owing := s.credit()
 			s.mu.Unlock()
-			if l != nil {
-				l.flush(writeFlush)
+			if owing {
+				s.lane.pipe.Flush(pipe.ByFlush)
 			}
 			s.next = len(batch)
 			return batch, nil
@@ -65,8 +69,11 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// ErrLinkDown is what Wait returns when the link has been without a lane for so long that a request that has no record yet
-// is better sent elsewhere.
+// retryAfter is how long a stream's lane may be without a connection before a request that has no record yet is told.
+const retryAfter = 500 * time.Millisecond
+
+// ErrLinkDown is what Wait returns when the stream's lane has been without a connection for so long that a request that has
+// no record yet is better sent elsewhere.
 var ErrLinkDown = errors.New("mux: the link to the worker is down")
 
 // Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
@@ -83,7 +90,7 @@ func (s *InStream) waitReady(ctx context.Context, evenDown bool) error {
 			s.mu.Unlock()
 			return nil
 		}
-		if s.cut && s.lane == nil && !evenDown {
+		if !evenDown && s.records == 0 && s.lane.downFor() >= retryAfter {
 			s.mu.Unlock()
 			return ErrLinkDown
 		}
@@ -142,6 +149,10 @@ func endError(end *End) error {
 	return &EndError{End: *end}
 }
 
+// maxViews is for how many records a stream keeps the room to hand them over. A window of empty ones has more, and their
+// views are three times the window.
+const maxViews = 1024
+
 // take hands over what is ready: the two buffers change places. The lock is held.
 func (s *InStream) take() [][]byte {
 	s.keep()
@@ -152,7 +163,10 @@ func (s *InStream) take() [][]byte {
 	case cap(s.ready) == 0:
 		s.ready = make([]byte, 0, inlineBuffer)
 	}
-	s.views = view(s.views[:0], s.taken)
+	if cap(s.views) > maxViews {
+		s.views = nil
+	}
+	s.views = view(slices.Grow(s.views[:0], int(s.readyN)), s.taken)
 	s.readyN, s.unread = 0, 0
 	s.refund()
 	return s.views
@@ -168,25 +182,24 @@ func view(views [][]byte, b []byte) [][]byte {
 	return views
 }
 
-// credit notes that CONSUMED is due, at half a window, and returns the lane to flush. The lock is held.
-func (s *InStream) credit() *lane {
-	if s.state != inLive {
-		return nil
-	}
+// credit owes CONSUMED, at half a window, and says whether the lane must be flushed. The lock is held.
+func (s *InStream) credit() bool {
 	consumed := s.received - s.unread
-	if consumed-s.reported < uint64(s.window/2) {
-		return nil
+	if s.state != inLive || consumed-s.reported < uint64(s.window/2) {
+		return false
 	}
 	s.reported = consumed
-	s.wants |= wantConsumed
-	if s.lane != nil {
-		s.lane.enqueue(&s.element, 0, s.fast() && !s.link.node.cfg.NoUrgent)
+	at := pipe.Bulk
+	if s.fast() {
+		at = pipe.Urgent
 	}
-	return s.lane
+	s.tell(wantConsumed, at)
+	return true
 }
 
-// fast says whether, at the stream's pace until now, the worker could use up the other half of the window while CONSUMED waits for the gap. Tokens
-// never are: that would be more than 4 MiB/s of one response, with the default window and gap. The lock is held.
+// fast says whether, at the stream's pace until now, the worker could use up the other half of the window while CONSUMED
+// waits for the gap. Tokens never are: that would be more than 4 MiB/s of one response, with the default window and gap.
+// The lock is held.
 func (s *InStream) fast() bool {
 	half := float64(s.window / 2)
 	return float64(s.lastData-s.firstData)*half < 4*float64(s.link.node.cfg.GapMax)*float64(s.received)

@@ -16,8 +16,8 @@ type Sink func(records [][]byte, end error) bool
 type PassSink func(pass *Pass, records [][]byte, end error) bool
 
 // OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent. ended
-// makes the error that the last call has, of any end, complete too. It is a function of its own so that the caller need not put another
-// one around the sink: it would be one more place in memory that each record fetches from far away.
+// makes the error that the last call has, of any end, complete too. It is a function of its own so that the caller need
+// not put another one around the sink: it would be one more place in memory that each record fetches from far away.
 func (s *InStream) OnRecords(sink Sink, ended func(*End) error) { s.setSink(sink, nil, ended) }
 
 // OnPass is OnRecords for a sink that wants to know its pass.
@@ -36,10 +36,8 @@ func (s *InStream) setSink(sink Sink, passSink PassSink, ended func(*End) error)
 func (s *InStream) deliver(pass *Pass) {
 	s.mu.Lock()
 	s.touched = false
-	if l := s.credit(); l != nil { // fragments count when they are assembled, not when the record is taken
-		s.mu.Unlock()
-		l.flush(writeFlush)
-		s.mu.Lock()
+	if s.credit() { // fragments count when they are assembled, not when the record is taken
+		pass.owing = s.lane.pipe
 	}
 	if !s.sunk || s.pulled || s.closed {
 		s.keep()
@@ -107,17 +105,14 @@ func (s *InStream) callSink(pass *Pass) (again bool) {
 	}
 	s.passing, s.ready, s.readyN, s.unread = nil, s.ready[:0], 0, 0
 	s.refund()
-	l := s.credit()
+	if s.credit() {
+		pass.owing = s.lane.pipe
+	}
 	if end != nil {
 		s.uncharge()
 	}
-	again = end == nil && s.end != nil && !s.closed
-	s.mu.Unlock()
-	if l != nil {
-		l.flush(writeFlush)
-	}
-	if again {
-		s.mu.Lock()
+	if again = end == nil && s.end != nil && !s.closed; !again {
+		s.mu.Unlock()
 	}
 	return again
 }

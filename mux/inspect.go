@@ -3,47 +3,34 @@ package mux
 import (
 	"encoding/binary"
 	"math"
-	"net"
-	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// What a frontend's stream remembers of itself, for people who look: the lanes it was on and the headers of its last records. The
-// lane's reader writes it with the stream's lock held, which it holds anyway. A header costs a few stores into the stream, no allocation
-// and no reading of the clock; the memory is fixed but for moves, which are rare and kept up to a bound.
+// What a frontend's stream remembers of itself, for people who look: the headers of its last records. The lane's reader
+// writes them with the stream's lock held, which it holds anyway. A header costs a few stores into the stream, no
+// allocation and no reading of the clock.
 
 const (
 	// inspectHeads is how many headers of records a stream keeps.
 	inspectHeads = 16
-	// inspectLanes is how many lanes that a stream has left it keeps; the oldest goes.
-	inspectLanes = 8
 	// headShift is how exactly the time of a header is kept: 8.2 µs. 32 bits of it are 9.7 hours, and later ones say so much.
 	headShift = 13
 )
 
-// heads are the headers of a stream's last records, 136 bytes. An offset is not kept: it follows from what was received and the lengths.
+// heads are the headers of a stream's last records. An offset is not kept: it follows from what was received and the
+// lengths.
 type heads struct {
-	n    uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
-	line [inspectHeads / headsPerLine]headLine
+	n uint32 // noted in all, the newest at (n-1) mod inspectHeads; it may wrap, and is then a little less than all
+	h [inspectHeads]head
 }
-
-// headLine is a line of the processor's cache.
-type headLine struct {
-	h     [headsPerLine]head
-	still uint64 // never written, so that warm may read it
-}
-
-const headsPerLine = 8
 
 // head is an age u32, a length u16 and a kind u8. No record that a stream notes is longer: DATA and END are not.
 type head [7]byte
 
-func (r *heads) at(n uint32) *head {
-	return &r.line[n/headsPerLine%uint32(len(r.line))].h[n%headsPerLine]
-}
+func (r *heads) at(n uint32) *head { return &r.h[n%inspectHeads] }
 
 // note takes a header that came age nanoseconds after the stream was minted.
 func (r *heads) note(h wire.Header, age int64) {
@@ -65,43 +52,15 @@ func (r *heads) list(end uint64) []RecordHead {
 		h := &out[n-1-i]
 		h.Kind, h.Length = wire.Kind(e[6]).String(), int(binary.LittleEndian.Uint16(e[4:6]))
 		h.Age = time.Duration(binary.LittleEndian.Uint32(e[:4])) << headShift
-		end -= min(end, uint64(wire.HeaderSize+h.Length))
+		if k := wire.Kind(e[6]); k == wire.Data || k == wire.DataMore {
+			end -= min(end, uint64(wire.HeaderSize+h.Length))
+		}
 		h.Offset = end
 	}
 	return out
 }
 
-// stay is a stream's time on a lane, in node times.
-type stay struct {
-	plane    string
-	lane     int
-	serial   uint64
-	remote   net.Addr
-	from, to int64 // to is 0 while it is there
-}
-
-func stayOn(l *lane, now int64) stay {
-	return stay{plane: l.info.Plane, lane: l.index, serial: l.serial, remote: l.info.Remote, from: now}
-}
-
-// moveTo notes that the stream goes on on another lane. The lock is held.
-func (s *InStream) moveTo(l *lane, now int64) {
-	if len(s.past) == inspectLanes {
-		s.past = slices.Delete(s.past, 0, 1)
-	}
-	s.past = append(s.past, s.stay)
-	s.stay = stayOn(l, now)
-}
-
-// leave notes that the stream has no lane. The lock is held.
-func (s *InStream) leave(now int64) {
-	s.lane = nil
-	if s.stay.to == 0 {
-		s.stay.to = now
-	}
-}
-
-// LaneStay is a stream's time on a lane.
+// LaneStay is a stream's time on one connection of its lane.
 type LaneStay struct {
 	Plane  string
 	Lane   int
@@ -115,7 +74,7 @@ type LaneStay struct {
 type RecordHead struct {
 	Kind   string        // OPEN, DATA, DATA_MORE, END
 	Length int           // of its body, in bytes
-	Offset uint64        // of the header in the stream's string
+	Offset uint64        // of the header in all DATA of the stream, headers included
 	Age    time.Duration // from the mint to its arrival, to 8.2 µs, at most 9.7 hours
 }
 
@@ -128,15 +87,15 @@ type StreamInfo struct {
 	Number     uint64
 	// State: minted (no OPEN yet), live, closing (the application has its end, the worker's is awaited), ended.
 	State string
-	// Window is the most bytes of the stream's string that may be unconsumed. Received, Consumed and Reported are offsets in it: what came,
-	// what the application has taken, and what the worker was told of that.
+	// Window is the most bytes of DATA, headers included, that may be unconsumed. Of those, Received came, Consumed were taken
+	// by the application, and Reported are what the worker was told of that.
 	Window, Received, Consumed, Reported uint64
 	Records, Bytes                       uint64 // whole records and their payload
 	Buffered                             int    // payload bytes that wait for the application, parts of a record too
 	StopAsked                            bool
 	Minted                               time.Time
 	First, Last                          time.Time // when the first record came and the last one, zero before
-	Moves                                uint32    // how often the stream has gone on on another lane
+	Moves                                uint32    // how often the stream's lane has gone on over another connection
 	Lanes                                []LaneStay
 	End                                  *End // nil while it has none
 	Ended                                time.Time
@@ -154,24 +113,29 @@ func (s *InStream) Inspect() StreamInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep()
+	at := s.link.time
 	i := StreamInfo{
-		Node: s.link.peer.id, Link: s.link.id, Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number, State: inStateNames[s.state],
-		Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread, Reported: s.reported, Records: s.records, Bytes: s.bytes,
-		Buffered: len(s.ready) - prefix*int(s.readyN) + len(s.assembly), StopAsked: s.stopAsked, Moves: s.move, heads: s.heads,
-		Minted: s.link.time(s.minted), First: s.link.time(s.firstData), Last: s.link.time(s.lastData), Ended: s.link.time(s.endedAt),
+		Node: s.Node(), Link: s.link.link.Number(), Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number,
+		State: inStateNames[s.state], Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread,
+		Reported: s.reported, Records: s.records, Bytes: s.bytes, Buffered: len(s.ready) - prefix*int(s.readyN) + len(s.assembly),
+		StopAsked: s.stopAsked, heads: s.heads,
+		Minted: at(s.minted), First: at(s.firstData), Last: at(s.lastData), Ended: at(s.endedAt),
 	}
 	if s.end != nil {
 		end := *s.end
 		i.End = &end
 	}
-	i.Lanes = make([]LaneStay, 0, len(s.past)+1)
-	for _, y := range append(s.past[:len(s.past):len(s.past)], s.stay) {
-		l := LaneStay{Plane: y.plane, Lane: y.lane, Serial: y.serial, From: s.link.time(y.from), To: s.link.time(y.to)}
-		if y.remote != nil {
-			l.Remote = y.remote.String()
+	for _, c := range s.lane.lane().Connections() {
+		if c.To != 0 && c.To < s.minted || s.endedAt != 0 && c.From > s.endedAt {
+			continue
+		}
+		l := LaneStay{Plane: c.Plane, Lane: s.lane.index, Serial: c.Serial, From: at(max(c.From, s.minted)), To: at(c.To), Remote: c.Remote}
+		if s.endedAt != 0 && (c.To == 0 || c.To > s.endedAt) {
+			l.To = at(s.endedAt)
 		}
 		i.Lanes = append(i.Lanes, l)
 	}
+	i.Moves = uint32(max(len(i.Lanes)-1, 0))
 	return i
 }
 

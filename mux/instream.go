@@ -3,7 +3,8 @@ package mux
 import (
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -21,8 +22,7 @@ const (
 type want uint8
 
 const (
-	wantResume want = 1 << iota
-	wantConsumed
+	wantConsumed want = 1 << iota
 	wantStop
 	wantKill
 )
@@ -34,11 +34,11 @@ const (
 	prefix       = 4 // each buffered record has its length before it
 )
 
-// InStream is one response at the frontend. One goroutine at a time may call Next or NextBatch; Stop, Kill and Close may
-// be called by any.
+// InStream is one response at the frontend. It stays on one lane for its life. One goroutine at a time may call Next or
+// NextBatch; Stop, Kill and Close may be called by any.
 type InStream struct {
-	// First what a record touches on its way to a sink, in the order of the lines of 64 bytes that it lies in; the allocator puts 8 bytes before
-	// it. With thousands of streams each line comes from far away.
+	// First what a record touches on its way to a sink, in the order of the lines of 64 bytes that it lies in. With thousands
+	// of streams each line comes from far away.
 	mu       sync.Mutex
 	slot     wire.Slot
 	state    inState
@@ -52,17 +52,17 @@ type InStream struct {
 	sunk     bool // there is a sink
 	pieces   bool // extra is not 0
 	window   uint32
-	readyN   int32  // records that wait
-	lane     *lane  // nil: stranded until a lane is up
-	received uint64 // offset in the stream's string
-	unread   uint64 // bytes of the string that the application has not taken
+	readyN   int32 // records that wait
+	lane     *inLane
+	received uint64 // bytes of DATA and DATA_MORE, headers included
+	unread   uint64 // of them, what the application has not taken
 
-	reported uint64 // what the worker has been told, or will be
+	reported uint64 // what the worker has been told that was consumed, or will be
 	link     *inLink
 	records  uint64
 	bytes    uint64
-	// passing is the only record that waits, where the sink will take it at the end of this read: in the lane's buffer. What else would happen
-	// to it, keep copies it first.
+	// passing is the only record that waits, where the sink will take it at the end of this read: in the lane's buffer.
+	// What else would happen to it, keep copies it first.
 	passing []byte
 	sink    Sink // or passSink
 
@@ -79,7 +79,7 @@ type InStream struct {
 	room     [inlineBuffer]byte
 
 	// From here what a stream needs now and then.
-	element
+	owed   pipe.Owed
 	number uint64
 	key    uint64
 	terms  []byte
@@ -91,11 +91,9 @@ type InStream struct {
 	inactivity int64
 
 	endedAs   func(*End) error // what the sink gets of the end
-	move      uint32
 	stopAsked bool
 	dropped   bool // records that waited were dropped
 	charged   bool // the window is committed
-	cut       bool // the link has been down for long while there is no record
 
 	taken     []byte // what the application holds
 	views     [][]byte
@@ -104,22 +102,16 @@ type InStream struct {
 	stopWatch func() bool
 
 	firstData, endedAt int64
-	stay               stay   // on the lane that it is on, or was on last
-	past               []stay // before, oldest first
 }
 
 // Terms are what the request must carry to the worker. They must not be changed.
 func (s *InStream) Terms() []byte { return s.terms }
 
 // Node is the worker's node.
-func (s *InStream) Node() transport.NodeID { return s.link.peer.id }
+func (s *InStream) Node() transport.NodeID { return s.link.link.Peer() }
 
-// Lane is the plane and index of the lane that the stream is on, or was on last.
-func (s *InStream) Lane() (plane string, index int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stay.plane, s.stay.lane
-}
+// Lane is the plane and index of the stream's lane.
+func (s *InStream) Lane() (plane string, index int) { return s.lane.lane().Plane(), s.lane.index }
 
 // Opened says whether the worker has opened the stream or ended it.
 func (s *InStream) Opened() bool {
@@ -135,13 +127,10 @@ func (s *InStream) End() *End {
 	return s.end
 }
 
-// tell notes what the worker must hear and returns the lane to flush. The lock is held.
-func (s *InStream) tell(w want) *lane {
+// tell notes what the worker must hear; the lane must be flushed then. The lock is held.
+func (s *InStream) tell(w want, at pipe.Place) {
 	s.wants |= w
-	if s.lane != nil {
-		s.lane.enqueue(&s.element, 0, true)
-	}
-	return s.lane
+	s.lane.pipe.Owe(&s.owed, at)
 }
 
 // rouse wakes the consumer if it waits. The lock is held; the send never waits.
@@ -153,32 +142,34 @@ func (s *InStream) rouse() {
 	}
 }
 
-// emit implements outgoing: the control that is due.
-func (s *InStream) emit(l *lane, b []byte, _ int) ([]byte, int, int, bool) {
+// Emit implements pipe.Emitter: the control that is due.
+func (s *InStream) Emit(p *pipe.Pipe) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lane != l {
-		return b, 0, 0, false
-	}
 	w := s.wants
 	s.wants = 0
-	if w&wantResume != 0 {
-		s.reported = s.received - s.unread
-		b = wire.AppendResume(b, s.slot, wire.ResumeBody{Number: s.number, Move: s.move, Received: s.received, Consumed: s.reported})
-		w &^= wantConsumed
+	var room [3 * (wire.HeaderSize + wire.ConsumedSize)]byte
+	b := room[:0]
+	if w&wantConsumed != 0 && s.state == inLive {
+		b = wire.AppendConsumed(b, s.slot, s.number, s.reported)
 	}
-	if w&wantConsumed != 0 {
-		b = wire.AppendConsumed(b, s.slot, s.reported)
+	if w&wantStop != 0 && s.state < inClosing {
+		b = wire.AppendStop(b, s.slot, s.number)
 	}
-	if w&wantStop != 0 {
-		b = wire.AppendNumber(b, wire.Stop, s.slot, s.number)
-	}
-	if w&wantKill != 0 {
+	if w&wantKill != 0 && s.state == inClosing {
 		why := EndKilled
 		if s.end != nil && s.end.Type != EndComplete {
 			why = s.end.Type
 		}
 		b = wire.AppendKill(b, s.slot, s.number, why)
 	}
-	return b, 0, 0, false
+	p.Lock()
+	defer p.Unlock()
+	for len(b) > 0 {
+		h := wire.ParseHeader(b)
+		size := wire.HeaderSize + h.Length
+		p.Append(pipe.Urgent, h.Kind, h.Slot, b[wire.HeaderSize:size])
+		b = b[size:]
+	}
+	return false
 }

@@ -3,20 +3,21 @@ package mux
 import (
 	"reflect"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// warm reads a word of each cache line that the records of a read will need of their streams, before the first of them is handled. With
-// thousands of streams all of them come from far away in memory, and that is most of what a record costs: handling one takes locks, and each
-// lock waits for what was asked for before it. Here nothing waits, so the processor fetches the lines of several streams at a time.
+// Warm implements pipe.Warmer: it reads a word of each cache line that the records of a read will need of their streams,
+// before the first of them is handled. With thousands of streams all of them come from far away in memory, and that is
+// most of what a record costs: handling one takes locks, and each lock waits for what was asked for before it. Here nothing
+// waits, so the processor fetches the lines of several streams at a time.
 //
-// What is read never changes while others see the stream, so no lock is needed, and nothing is made of it.
-func (n *inLane) warm(b []byte) {
+// What is read never changes while others see the stream, or is written by this goroutine alone, so no lock is needed.
+func (n *inLane) Warm(b []byte) {
 	var sum uint64
 	for len(b) >= wire.HeaderSize {
 		h := wire.ParseHeader(b)
-		if s := n.link.at(h.Slot.Index()); s != nil {
-			sum += uint64(s.slot) + uint64(s.minted) + s.heads.line[0].still + s.heads.line[1].still
+		if s := n.link.at(h.Slot.Index()); s != nil && s.lane == n {
+			sum += uint64(s.slot) + uint64(s.minted) + uint64(s.heads.at(s.heads.n)[6])
 			if s.link == n.link {
 				sum++
 			}
@@ -29,8 +30,8 @@ func (n *inLane) warm(b []byte) {
 	n.warmed = sum
 }
 
-// warmSinks does the same for the closures that are about to be called: a function's address is read from its closure. The sinks are those
-// that record saw with the lock held; deliver calls the ones that are set then.
+// warmSinks does the same for the closures that are about to be called: a function's address is read from its closure. The
+// sinks are those that Record saw with the lock held; deliver calls the ones that are set then.
 func (n *inLane) warmSinks() {
 	var sum uintptr
 	for i := range n.touched {
@@ -40,5 +41,5 @@ func (n *inLane) warmSinks() {
 			sum += reflect.ValueOf(t.passSink).Pointer()
 		}
 	}
-	n.warmed = uint64(sum)
+	n.warmed += uint64(sum)
 }

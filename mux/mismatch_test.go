@@ -43,8 +43,8 @@ func (w *warned) first() error {
 	return w.errs[0]
 }
 
-// TestPlaneMismatch has a frontend dial a port with TLS where the worker speaks plain TCP, and the other way round: both say what
-// they expected and what came.
+// TestPlaneMismatch has a frontend dial a port with TLS where the worker speaks plain TCP, and the other way round:
+// both say what they expected and what came.
 func TestPlaneMismatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		front, work         bool // TLS
@@ -79,7 +79,8 @@ func TestPlaneMismatch(t *testing.T) {
 			}
 			t.Cleanup(func() { recv.Close() })
 			address := ln.Endpoints()[0].String()
-			if err := recv.AddPeer(Peer{ID: workID, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: []string{address}}}}); err != nil {
+			at := []PeerPlane{{Plane: front.Plane(), Endpoints: []string{address}}}
+			if err := recv.AddPeer(Peer{ID: workID, Planes: at}); err != nil {
 				t.Fatal(err)
 			}
 			var frontErr, workErr error

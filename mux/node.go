@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
 )
 
 // node is what a Sender and a Receiver share.
@@ -12,24 +14,35 @@ type node struct {
 	epoch  time.Time
 	log    *slog.Logger
 	stats  counters
-	chunks chunkPool
-	wg     sync.WaitGroup // accept loops, lanes, dialers, the ticker
+	pipes  pipe.Stats
+	budget *pipe.Budget   // windows that were given or accepted, and logs
+	wg     sync.WaitGroup // the ticker
 	done   chan struct{}  // closed by Close
 }
 
-func (n *node) init(cfg Config) {
+func (n *node) init(cfg Config, bound int64) {
 	n.cfg, n.epoch, n.log, n.done = cfg, time.Now(), cfg.Logger, make(chan struct{})
+	n.budget = pipe.NewBudget(bound)
+	n.stats.drops.names = dropReasons
+}
+
+// pipeConfig is what the node's lanes share.
+func (n *node) pipeConfig(fromWorker bool) pipe.Config {
+	return pipe.Config{
+		FromWorker: fromWorker, LogLimit: n.cfg.Log, Gap: n.cfg.GapMax, NoUrgent: n.cfg.NoUrgent,
+		NoInline: n.cfg.NoInlineWrite, Now: n.now, Budget: n.budget, Stats: &n.pipes,
+	}
 }
 
 // now is monotonic time in nanoseconds since the node began, at least 1, so that 0 can mean "never".
 func (n *node) now() int64 { return int64(time.Since(n.epoch)) + 1 }
 
-// tickEvery is the period of the node's one ticker. It writes owed CONSUMEDs, PINGs and forgotten flushes and looks for
-// silent lanes.
+// tickEvery is the period of the node's one ticker, which is all the clock that lanes and streams have.
 const tickEvery = 50 * time.Millisecond
 
-// runTicker calls tick until the node closes, with the time and the time of the tick before. late is by how much the tick came too late beyond a second: a process that
-// was stopped must not take its own silence for its peers', so deadlines move by it.
+// runTicker calls tick until the node closes, with the time and the time of the tick before. late is by how much the tick
+// came too late, if that is over a second: a process that was stopped must not take its own silence for its peers', so
+// deadlines move by it.
 func (n *node) runTicker(tick func(now, last int64, late time.Duration)) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
@@ -50,43 +63,41 @@ func (n *node) runTicker(tick func(now, last int64, late time.Duration)) {
 	}
 }
 
-// watch is the liveness of one lane: PINGs that are due (where this side pings), and silence. It returns true when the
-// lane was found dead. busy is since when the lane's link has open streams on whatever lane, 0 = it has none or that does not
-// count here.
-func (l *lane) watch(now int64, late time.Duration, pings bool, busy int64) bool {
-	cfg := &l.node.cfg
-	if late > 0 {
-		l.lastRecv.Store(now)
+// forever is a span that nothing outlives: longer ones would overflow when a time is added to them.
+const forever = 100 * 365 * 24 * time.Hour
+
+// after is the node time that is d after now, 0 for none.
+func after(now int64, d time.Duration) int64 {
+	if d <= 0 || d >= forever {
+		return 0
 	}
-	every, limit := cfg.KeepAlive, cfg.Idle
-	from := l.lastRecv.Load()
-	if open := l.open.Load() > 0; (open || busy != 0) && cfg.ActivePing > 0 {
-		every, limit = cfg.ActivePing, cfg.activeDead()
-		if open && busy == 0 {
-			busy = l.since.Load()
-		}
-		from = max(from, busy) // counted from the first open stream
-	}
-	if pings && now-l.pinged.Load() >= int64(every) {
-		l.sendPing()
-	}
-	// Only a reader that waits has a silent peer; one that is busy has a slow application, and slow is not dead.
-	if l.waiting.Load() && now-from >= int64(limit) {
-		l.die(deathSilent, errSilent{limit})
-		return true
-	}
-	return false
+	return now + int64(d)
 }
 
-// opened and closed count the streams that are placed on the lane.
-func (l *lane) opened() {
-	if l.open.Add(1) == 1 {
-		l.since.Store(l.node.now())
+// later moves a node time that is not 0.
+func later(at int64, by time.Duration) int64 {
+	if at == 0 {
+		return 0
+	}
+	return at + int64(by)
+}
+
+// effects collects what must be done once all locks are let go: waking and callbacks. Nearly every record has none, and
+// then it costs nothing.
+type effects []func()
+
+func (fx *effects) add(fn func()) { *fx = append(*fx, fn) }
+
+func (fx effects) run() {
+	for _, fn := range fx {
+		fn()
 	}
 }
 
-func (l *lane) closed() { l.open.Add(-1) }
-
-type errSilent struct{ limit time.Duration }
-
-func (e errSilent) Error() string { return "nothing arrived for " + e.limit.String() }
+// signal wakes whoever waits on a channel of capacity 1, or will.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

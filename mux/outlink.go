@@ -5,240 +5,281 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
-	"github.com/laneway-ai/laneway/transport"
+	"github.com/laneway-ai/laneway/mux/internal/accept"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
+
+// slotPage is how many slots a page of a table has.
+const slotPage = 256
+
+// outEntry is what a worker keeps of one index, whatever a peer sends: the number of its last use, and two bits.
+type outEntry uint64
 
 const (
-	// maxEarly bounds what a link remembers of requests that have not come yet, and earlyLife how long.
-	maxEarly  = 4096
-	earlyLife = 60 * time.Second
-	slotPage  = 256
+	stopBit outEntry = 1 << iota // STOP came for the number after the last
+	owedBit                      // END(killed) for the last is not sealed
 )
 
-// outSlot is what a worker knows of one index: the number of its last use, and that use while anything is kept of it.
-type outSlot struct {
-	number uint64
-	stream *OutStream
+func (e *outEntry) last() uint64             { return uint64(*e >> 2) }
+func (e *outEntry) owed() bool               { return *e&owedBit != 0 }
+func (e *outEntry) set(n uint64, b outEntry) { *e = outEntry(n<<2) | b }
+
+// outPage is a page of the table; streams are there once a request with a key that holds was.
+type outPage struct {
+	entries [slotPage]outEntry
+	streams *[slotPage]*OutStream
 }
 
 // outLink is a Sender's side of a link: its slots and lanes.
 type outLink struct {
 	*node
-	sender     *Sender
-	peer       transport.NodeID
-	id         uint64
-	ownSecret  [16]byte
-	peerSecret [16]byte
+	sender *Sender
+	link   *accept.Link
+	lanes  []*outLane
 
 	mu     sync.Mutex
-	slots  [][]outSlot // in pages; an index beyond MaxStreams is malformed
-	lanes  map[uint64]*lane
-	live   int   // streams that are open or ended
-	early  int   // entries that wait for their request
-	idleAt int64 // node time since when no lane is up; 0 = one is
+	pages  []*outPage
+	key    *wire.Key
 	gone   bool
+	claims map[[16]byte]chan grant // that were not answered
 }
 
-// slot returns the entry of an index. The lock is held.
-func (k *outLink) slot(kind wire.Kind, s wire.Slot) (*outSlot, error) {
+// Lane implements accept.Streams.
+func (k *outLink) Lane(i int) pipe.Handler {
+	n := &outLane{link: k, index: i}
+	n.owed.Owner = n
+	k.lanes = append(k.lanes, n)
+	return n
+}
+
+// Open implements accept.Streams.
+func (k *outLink) Open() (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.lanes {
+		n += l.live
+	}
+	return n
+}
+
+// unsettled is how many streams are open, and on how many lanes without one something is not acknowledged. Nobody waits
+// for a lane that is lost: it may never come back.
+func (k *outLink) unsettled() (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, l := range k.lanes {
+		switch {
+		case l.lost && !k.link.Lanes()[i].Up():
+		case l.live > 0:
+			n += l.live
+		case !l.pipe.Settled():
+			n++
+		}
+	}
+	return n
+}
+
+// within says whether the link has a slot.
+func (k *outLink) within(kind wire.Kind, s wire.Slot) error {
+	if int(s.Index()) > k.cfg.MaxStreams {
+		return &wire.Error{Kind: kind, Slot: s, Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
+	}
+	return nil
+}
+
+// entry is what is kept of an index that the link has. The lock is held.
+func (k *outLink) entry(s wire.Slot) *outEntry {
 	i := int(s.Index())
-	if i > k.cfg.MaxStreams {
-		return nil, &wire.Error{Kind: kind, Slot: s, Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
+	for len(k.pages) <= i/slotPage {
+		k.pages = append(k.pages, nil)
 	}
-	page := i / slotPage
-	for len(k.slots) <= page {
-		k.slots = append(k.slots, nil)
+	p := k.pages[i/slotPage]
+	if p == nil {
+		p = new(outPage)
+		k.pages[i/slotPage] = p
 	}
-	if k.slots[page] == nil {
-		k.slots[page] = make([]outSlot, slotPage)
+	return &p.entries[i%slotPage]
+}
+
+// at is the stream of an index that is open, or whose END is not sealed; nil if there is none. The lock is held.
+func (k *outLink) at(index uint32) *OutStream {
+	page := int(index / slotPage)
+	if page >= len(k.pages) || k.pages[page] == nil || k.pages[page].streams == nil {
+		return nil
 	}
-	return &k.slots[page][i%slotPage], nil
+	return k.pages[page].streams[index%slotPage]
+}
+
+func (k *outLink) put(index uint32, s *OutStream) {
+	p := k.pages[index/slotPage]
+	if p.streams == nil {
+		p.streams = new([slotPage]*OutStream)
+	}
+	p.streams[index%slotPage] = s
+}
+
+// lastNumber is the number of the slot's last use.
+func (k *outLink) lastNumber(s wire.Slot) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.entry(s).last()
 }
 
 // attach opens the stream that terms name.
-func (k *outLink) attach(t *wire.Terms) (*OutStream, error) {
-	var fx effects
+func (k *outLink) attach(t *wire.Terms, encoded []byte) (*OutStream, error) {
 	k.mu.Lock()
-	s, err := k.attachLocked(t, &fx)
-	k.mu.Unlock()
-	fx.run()
-	return s, err
-}
-
-func (k *outLink) attachLocked(t *wire.Terms, fx *effects) (*OutStream, error) {
+	defer k.mu.Unlock()
 	if k.gone {
-		return nil, fmt.Errorf("%w: link %d is gone", ErrStaleTerms, k.id)
+		return nil, fmt.Errorf("%w: link %d is gone", ErrStaleTerms, t.Link)
 	}
-	slot, err := k.slot(wire.Open, t.Slot)
-	if err != nil {
+	if err := k.sender.takes(); err != nil { // under the lock: Drain looks here once it has said so
+		return nil, err
+	}
+	if !k.key.Holds(encoded) { // before anything of the terms changes anything
+		return nil, fmt.Errorf("%w: their key is not this link's", ErrStaleTerms)
+	}
+	if int(t.Lane) >= len(k.lanes) {
+		return nil, fmt.Errorf("%w: they name lane %d of %d", ErrStaleTerms, t.Lane, len(k.lanes))
+	}
+	if err := k.within(wire.Open, t.Slot); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrStaleTerms, err)
 	}
-	if t.Number < slot.number {
-		return nil, fmt.Errorf("%w: number %d of slot %d, which is at %d", ErrStaleTerms, t.Number, t.Slot.Index(), slot.number)
+	e := k.entry(t.Slot)
+	if open := k.at(t.Slot.Index()) != nil || e.owed(); open || t.Number <= e.last() {
+		return nil, fmt.Errorf("%w: number %d of slot %d, which is at %d: they came twice, late, or were cancelled before",
+			ErrStaleTerms, t.Number, t.Slot.Index(), e.last())
 	}
-	var early *OutStream
-	if t.Number == slot.number {
-		if early = slot.stream; early == nil || early.stateNow() != outEarly {
-			return nil, fmt.Errorf("%w: number %d of slot %d came twice or was cancelled before", ErrStaleTerms, t.Number, t.Slot.Index())
-		}
+	if !k.budget.Take(int64(t.Window)) {
+		return nil, fmt.Errorf("%w: the windows of open streams and the logs of lanes fill the bound of %d bytes",
+			ErrBusy, k.budget.Limit())
 	}
-	if !k.sender.commit(uint64(t.Window)) {
-		return nil, fmt.Errorf("%w: the windows of open streams fill the replay bound of %d bytes", ErrBusy, k.cfg.MaxReplay)
-	}
-	k.free(slot, t.Number, fx)
-	s := &OutStream{link: k, slot: t.Slot, number: t.Number, key: t.Key, window: t.Window, maxData: int32(wire.MaxRecord(int(t.Window))), state: outOpen}
-	s.element.owner = s
-	s.ring.pool = &k.chunks
-	if t.TimeLeft > 0 {
+	n := k.lanes[t.Lane]
+	s := &OutStream{pipe: n.pipe, lane: n, slot: t.Slot, number: t.Number, key: t.Key, window: t.Window,
+		maxData: int32(wire.MaxRecord(int(t.Window))), charged: true}
+	s.owed.Owner = s
+	if t.TimeLeft > 0 && t.TimeLeft < forever {
 		s.deadline = time.Now().Add(t.TimeLeft)
 	}
-	s.lane = k.lanes[t.Serial]
-	if early != nil {
-		early.mu.Lock()
-		if early.lane != nil {
-			s.lane, s.move = early.lane, early.move
-		}
-		s.stopped.Store(early.stopped.Load())
-		early.close(End{}, fx)
-		early.mu.Unlock()
-	}
-	if s.lane != nil {
-		s.lane.opened()
-	}
-	if s.lane == nil || k.lanes[s.lane.serial] != s.lane { // an early entry's lane may have died since
-		s.strandAt = k.now()
-	}
-	slot.number, slot.stream = t.Number, s
-	k.live++
+	s.stopped.Store(*e&stopBit != 0 && e.last() == t.Number-1)
+	e.set(t.Number, 0)
+	k.put(t.Slot.Index(), s)
+	n.live++
+	n.lost = false
+	k.link.Lanes()[t.Lane].Touch()
 	k.stats.opened.Add(1)
 	return s, nil
 }
 
-func (s *OutStream) stateNow() outState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
-}
-
-// free ends what is left of an earlier use of the slot: a higher number says that the frontend is done with it. The link's
-// lock is held.
-func (k *outLink) free(slot *outSlot, number uint64, fx *effects) {
-	old := slot.stream
-	if old == nil || old.number >= number {
-		return
-	}
-	slot.stream = nil
-	old.mu.Lock()
-	defer old.mu.Unlock()
-	old.close(End{Type: EndLost, Text: "the frontend has given the slot to another stream"}, fx)
-	if old.lane != nil { // an answer that nobody waits for any more
-		old.lane.dequeue(&old.element, 0)
-		old.answer, old.lane = nil, nil
-	}
-}
-
-// laneDown takes a dead lane out of the link. Its streams stay and wait for their RESUME.
-func (k *outLink) laneDown(l *lane) {
+// sealed forgets the stream of a slot, or that an END is owed for it.
+func (k *outLink) sealed(slot wire.Slot) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.lanes, l.serial)
-	now := k.now()
-	if len(k.lanes) == 0 {
-		k.idleAt = now
+	if s := k.at(slot.Index()); s != nil && s.slot == slot {
+		k.put(slot.Index(), nil)
+		s.lane.live--
+		k.uncommitLocked(s)
+	} else if !k.gone {
+		*k.entry(slot) &^= owedBit
 	}
-	k.each(func(_ *outSlot, s *OutStream) {
-		switch {
-		case s.lane != l:
-		case s.state == outClosed:
-			l.dequeue(&s.element, 0) // the frontend asks again on another lane
-			s.answer, s.lane = nil, nil
-		case s.strandAt == 0:
-			s.strandAt = now
-		}
-	})
 }
 
-// each calls fn for what stands in the slots, with the stream's lock held. The link's lock is held.
-func (k *outLink) each(fn func(slot *outSlot, s *OutStream)) {
-	for _, page := range k.slots {
-		for i := range page {
-			if s := page[i].stream; s != nil {
-				s.mu.Lock()
-				fn(&page[i], s)
-				s.mu.Unlock()
+// uncommit gives a stream's window back.
+func (k *outLink) uncommit(s *OutStream) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.uncommitLocked(s)
+}
+
+func (k *outLink) uncommitLocked(s *OutStream) {
+	if s.charged {
+		s.charged = false
+		k.budget.Give(int64(s.window))
+	}
+}
+
+// each calls fn for every stream, with its lane's lock held. The lock is held.
+func (k *outLink) each(fn func(*OutStream)) {
+	for _, p := range k.pages {
+		if p == nil || p.streams == nil {
+			continue
+		}
+		for _, s := range p.streams {
+			if s != nil {
+				s.pipe.Lock()
+				fn(s)
+				s.pipe.Unlock()
 			}
 		}
 	}
 }
 
-// expire ends what has waited too long: streams whose lane has been dead for the hold time, entries whose request never
-// came, streams past their deadline (the frontend's KILL is the authority, this is the backstop). It says whether the
-// link is of no more use.
-func (k *outLink) expire(now int64, late time.Duration, wall time.Time) (gone bool) {
+// LaneLost implements accept.Streams: the lane's hold is over. The writers of its streams are told and what was committed
+// for them is free; their ENDs go out if the lane ever has a connection again.
+func (k *outLink) LaneLost(i int, why string) {
 	var fx effects
 	k.mu.Lock()
-	if k.idleAt != 0 {
-		k.idleAt += int64(late)
-	}
-	k.each(func(slot *outSlot, s *OutStream) {
-		if s.strandAt != 0 {
-			s.strandAt += int64(late)
-		}
-		waited := time.Duration(0)
-		if s.strandAt != 0 {
-			waited = time.Duration(now - s.strandAt)
-		}
-		switch {
-		case s.state == outClosed && s.answer == nil:
-			slot.stream = nil // its END was written; the number stays
-		case s.state == outEarly && waited >= earlyLife:
-			slot.stream = nil
-			s.close(End{}, &fx)
-		case (s.state == outOpen || s.state == outEnded) && waited >= k.cfg.Hold:
-			slot.stream = nil
-			s.close(End{Type: EndLost, Text: fmt.Sprintf("no lane to the frontend for %v", k.cfg.Hold)}, &fx)
-		case s.state == outOpen && !s.deadline.IsZero() && wall.After(s.deadline):
-			s.expireDeadline(&fx)
+	n := k.lanes[i]
+	n.lost = true
+	k.each(func(s *OutStream) {
+		if s.lane == n {
+			s.giveUp(End{Type: EndLost, Text: why}, EndLost, &fx)
+			k.uncommitLocked(s)
 		}
 	})
-	gone = len(k.lanes) == 0 && k.live == 0 && k.idleAt != 0 && time.Duration(now-k.idleAt) >= k.cfg.Hold
-	k.gone = k.gone || gone
+	n.pipe.Lock()
+	n.pipe.SkipNow() // nothing bounds it any more
+	n.pipe.Unlock()
 	k.mu.Unlock()
 	fx.run()
-	return gone
 }
 
-// expireDeadline ends an open stream whose request is past its deadline, with END so that the slot comes free. The lock is
-// held.
-func (s *OutStream) expireDeadline(fx *effects) {
-	end := End{Type: EndDeadline, Text: "the request's deadline has passed at the worker"}
-	s.appendEnd(end)
-	end.Records, end.Bytes = s.records, s.bytes
-	s.end.Store(&EndError{End: end})
-	if done := s.done; done != nil {
-		fx.add(func() { close(done) })
+// Lost implements accept.Streams: the link has ended.
+func (k *outLink) Lost(why string, protocol bool) {
+	end := End{Type: EndLost, Text: why}
+	if protocol {
+		end.Type = EndProtocol
 	}
-	s.wakeup(fx)
-	if l := s.lane; l != nil {
-		fx.add(func() { l.flush(writeTick) })
-	}
-}
-
-// loseAll ends every stream of the link: the frontend has said that it closes, or the Sender does. The link is gone.
-func (k *outLink) loseAll(why string) {
+	k.sender.forget(k)
 	var fx effects
 	k.mu.Lock()
 	k.gone = true
-	k.each(func(slot *outSlot, s *OutStream) {
-		slot.stream = nil
-		s.close(End{Type: EndLost, Text: why}, &fx)
+	k.each(func(s *OutStream) {
+		s.cut(end, &fx)
+		s.ended, s.later = true, nil
+		k.uncommitLocked(s)
 	})
-	lanes := k.lanes
-	k.lanes = map[uint64]*lane{}
+	k.pages = nil
+	for _, l := range k.lanes {
+		l.live = 0
+	}
+	claims := k.claims
+	k.claims = nil
+	k.mu.Unlock()
+	for _, c := range claims {
+		close(c)
+	}
+	fx.run()
+}
+
+// expire ends the open streams that are past their deadline; the frontend's KILL is the authority, this is the backstop.
+func (k *outLink) expire(now time.Time) {
+	var fx effects
+	var late []*outLane
+	k.mu.Lock()
+	k.each(func(s *OutStream) {
+		if s.deadline.IsZero() || now.Before(s.deadline) {
+			return
+		}
+		end := End{Type: EndDeadline, Text: "the request's deadline has passed at the worker"}
+		if s.cut(end, &fx) {
+			s.putEnd(end)
+			late = append(late, s.lane)
+		}
+	})
 	k.mu.Unlock()
 	fx.run()
-	for _, l := range lanes {
-		l.die(deathClosed, errLaneClosed)
+	for _, n := range late {
+		n.pipe.Flush(pipe.ByTick)
 	}
 }

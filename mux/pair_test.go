@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -24,6 +26,8 @@ type pair struct {
 	send *Sender
 	net  *memory.Network // nil on planes with sockets
 	id   transport.NodeID
+
+	endpoints []string
 }
 
 type pairConfig struct {
@@ -57,11 +61,10 @@ func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, w
 	if p.recv, err = NewReceiver(cfg.recv, front); err != nil {
 		t.Fatal(err)
 	}
-	var endpoints []string
 	for _, a := range ln.Endpoints() {
-		endpoints = append(endpoints, a.String())
+		p.endpoints = append(p.endpoints, a.String())
 	}
-	if err := p.recv.AddPeer(Peer{ID: p.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: endpoints}}}); err != nil {
+	if err := p.recv.AddPeer(Peer{ID: p.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: p.endpoints}}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -89,24 +92,8 @@ func (p *pair) close(t testing.TB) {
 	t.Helper()
 	_ = p.recv.Close()
 	_ = p.send.Close()
-	if n := p.recv.committed.Load(); n != 0 {
-		t.Errorf("the frontend has %d bytes of windows committed after Close", n)
-	}
-	if n := p.send.committed.Load(); n != 0 {
-		t.Errorf("the worker has %d bytes of windows committed after Close", n)
-	}
-	for name, st := range map[string]Stats{"frontend": p.recv.Stats(), "worker": p.send.Stats()} {
-		var ended uint64
-		for _, n := range st.StreamsEnded {
-			ended += n
-		}
-		if ended != st.StreamsOpened {
-			t.Errorf("%s: %d streams were opened and %d ended: %v", name, st.StreamsOpened, ended, st.StreamsEnded)
-		}
-		if st.OpenStreams != 0 || st.ReplayBytes != 0 || st.ClosingSlots != 0 {
-			t.Errorf("%s: %d streams, %d replay bytes, %d closing slots are left", name, st.OpenStreams, st.ReplayBytes, st.ClosingSlots)
-		}
-	}
+	checkEmpty(t, "frontend", p.recv.Stats())
+	checkEmpty(t, "worker", p.send.Stats())
 }
 
 // settled waits until both sides hold nothing, which is what a finished exchange must come to by itself.
@@ -117,7 +104,7 @@ func (p *pair) settled(t testing.TB) {
 
 func (p *pair) isSettled() bool {
 	a, b := p.recv.Stats(), p.send.Stats()
-	return a.OpenStreams == 0 && b.OpenStreams == 0 && b.ReplayBytes == 0 && a.ClosingSlots == 0
+	return a.OpenStreams == 0 && b.OpenStreams == 0 && a.ClosingSlots == 0
 }
 
 // open mints a stream and attaches it.
@@ -191,4 +178,44 @@ func endIn(err error) *End {
 		return nil
 	}
 	return &err.(*EndError).End
+}
+
+// inFakeTime runs a test in a bubble of synctest.
+func inFakeTime(t *testing.T, name string, fn func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, fn) })
+}
+
+// took checks how long something took since begun.
+func took(t *testing.T, what string, begun time.Time, low, high time.Duration) {
+	t.Helper()
+	if d := time.Since(begun); d < low-5*time.Millisecond || d > high { // begun may have been read a little late
+		t.Errorf("%s after %v, expected %v to %v", what, d, low, high)
+	}
+}
+
+// carry sends record i on a stream and takes it at the other end.
+func carry(t *testing.T, in *InStream, out *OutStream, i int) {
+	t.Helper()
+	if err := out.Send(t.Context(), makeRecord(nil, 1, i, 64)); err != nil {
+		t.Fatalf("record %d: %v", i, err)
+	}
+	rec, err := in.Next(t.Context())
+	if err == nil {
+		err = checkRecord(rec, 1, i)
+	}
+	if err != nil {
+		t.Fatalf("record %d: %v", i, err)
+	}
+}
+
+// finish ends a stream on both sides.
+func finish(t *testing.T, in *InStream, out *OutStream) {
+	t.Helper()
+	if err := out.Complete(nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Next(t.Context()); err != io.EOF {
+		t.Fatalf("expected io.EOF, got %v", err)
+	}
+	_ = in.Close()
 }

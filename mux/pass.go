@@ -1,5 +1,7 @@
 package mux
 
+import "github.com/laneway-ai/laneway/mux/internal/pipe"
+
 // Pass is a run of sink calls, one after the other on one goroutine: all those of one read of a lane, or all streams that lose
 // their link or their time at one moment. It is how the sinks of different streams do something together, such as
 // sending what each of them wrote with one system call.
@@ -13,18 +15,19 @@ type Pass struct {
 	since int64    // node time of the last look at the clock
 	// reading says that it is of a lane's reader, at the end of a read: its buffer holds what the streams point to.
 	reading bool
+	owing   *pipe.Pipe // a stream owes CONSUMED there
 }
 
-// lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So a run of that many that
-// takes longer than slowSink counts as one slow call.
+// lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So a run
+// of that many that takes longer than slowSink counts as one slow call.
 const lookEvery = 16
 
 // Value is what Defer was last given in this pass, nil before.
 func (p *Pass) Value() any { return p.value }
 
-// Defer sets Value and has after called once when all sinks of the pass have been, on the same goroutine, with no lock of this
-// package held. Functions of several calls are called in their order. Like a sink, after must not wait; a read of the lane
-// waits for it. Neither argument costs an allocation here; a method value is best made once.
+// Defer sets Value and has after called once when all sinks of the pass have been, on the same goroutine, with no lock of
+// this package held. Functions of several calls are called in their order. Like a sink, after must not wait; a read of the
+// lane waits for it. Neither argument costs an allocation here; a method value is best made once.
 func (p *Pass) Defer(value any, after func()) {
 	p.value = value
 	p.after = append(p.after, after)
@@ -67,17 +70,4 @@ func (p *Pass) end(n *node) (now int64) {
 	n.stats.sinkCalls.Add(uint64(p.calls))
 	p.calls = 0
 	return p.since
-}
-
-// deliverEnds tells the consumers of streams that ended outside a read of their lane. No lock is held.
-func (k *inLink) deliverEnds(ended []*InStream) {
-	if len(ended) == 0 {
-		return
-	}
-	pass := new(Pass)
-	pass.begin(k.now(), false)
-	for _, s := range ended {
-		s.deliver(pass)
-	}
-	pass.end(k.node)
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -155,8 +155,7 @@ func TestPassOutsideARead(t *testing.T) {
 // What several sinks put off is done in their order, and the pass is new afterwards.
 func TestPassOfSeveral(t *testing.T) {
 	n := new(node)
-	n.init(Config{})
-	n.stats.init()
+	n.init(Config{}, 0)
 	var p Pass
 	var did []int
 	for round := range 2 {

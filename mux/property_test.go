@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -48,8 +50,9 @@ func runProperty(t *testing.T, seed uint64) {
 	noUrgent, noInline := r.IntN(3) == 0, r.IntN(3) == 0
 	window := 4 << 10 << r.IntN(9)
 	cfg := pairConfig{
-		recv: Config{Lanes: 1 + r.IntN(4), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline},
-		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline, Hold: time.Hour}, // nothing may wait for it
+		recv: Config{Lanes: 1 + r.IntN(4), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline,
+			ResumeTimeout: wire.MaxResume},
+		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline, ResumeTimeout: wire.MaxResume},
 		mem: memory.Config{TryWrite: r.IntN(2) == 0, Buffer: 1 << (10 + r.IntN(9)), Latency: pick(r, 0, 0, time.Millisecond, 20*time.Millisecond),
 			Rate: pick(r, 0, 0, 0, 2<<20)},
 	}
@@ -85,7 +88,7 @@ func runProperty(t *testing.T, seed uint64) {
 		}
 	}
 	for name, st := range map[string]Stats{"frontend": p.recv.Stats(), "worker": p.send.Stats()} {
-		if st.StreamsEnded["protocol"]+st.StreamsEnded["lost"]+st.LaneDeaths[deathProtocol] != 0 {
+		if st.StreamsEnded["protocol"]+st.StreamsEnded["lost"]+st.LaneDeaths[pipe.DownProtocol] != 0 {
 			t.Errorf("%s: ends %v, deaths %v", name, st.StreamsEnded, st.LaneDeaths)
 		}
 		for _, l := range st.Lanes {
@@ -98,24 +101,26 @@ func runProperty(t *testing.T, seed uint64) {
 
 // dump says what is left of streams.
 func (p *pair) dump(t *testing.T) {
-	if k := p.recv.peer(p.id).link.Load(); k != nil {
+	for _, k := range p.recv.all() {
 		k.mu.Lock()
-		t.Logf("frontend: %d lanes, %d live, %d stranded, down since %d", len(k.lanes), k.live, k.stranded, k.downAt)
+		t.Logf("frontend: %d live", k.live)
 		k.each(func(s *InStream) {
-			t.Logf("  slot %d number %d state %d lane %v wants %b move %d received %d unread %d reported %d on %d", s.slot.Index(), s.number, s.state, s.lane != nil, s.wants, s.move, s.received, s.unread, s.reported, s.on)
+			t.Logf("  slot %d number %d state %d lane %d wants %b received %d unread %d reported %d", s.slot.Index(), s.number,
+				s.state, s.lane.index, s.wants, s.received, s.unread, s.reported)
 		})
 		k.mu.Unlock()
 	}
-	p.send.mu.Lock()
-	defer p.send.mu.Unlock()
-	for _, k := range p.send.links {
+	for _, k := range p.send.all() {
+		t.Logf("worker: link %d, %d live", k.link.Number(), k.Open())
 		k.mu.Lock()
-		t.Logf("worker: link %d, %d lanes, %d live, %d early", k.id, len(k.lanes), k.live, k.early)
-		k.each(func(_ *outSlot, s *OutStream) {
-			t.Logf("  slot %d number %d state %d lane %v stranded %d move %d base %d cursor %d tail %d answer %v on %d", s.slot.Index(), s.number, s.state, s.lane != nil, s.strandAt, s.move, s.ring.base, s.cursor, s.ring.tail, s.answer, s.on)
+		k.each(func(s *OutStream) {
+			t.Logf("  slot %d number %d begun %t ended %t lane %d sent %d consumed %d later %d", s.slot.Index(), s.number, s.begun,
+				s.ended, s.lane.index, s.sent, s.consumed, len(s.later)-s.laterAt)
 		})
 		k.mu.Unlock()
 	}
+	t.Logf("frontend %+v", p.recv.Stats())
+	t.Logf("worker %+v", p.send.Stats())
 }
 
 // chaos makes lanes die in every way, stall and crawl.
@@ -141,16 +146,8 @@ func (p *pair) chaos(r *rand.Rand, stop chan struct{}) {
 		switch r.IntN(8) {
 		case 0, 1:
 			c.Cut(nil)
-		case 2: // planned, by the frontend
-			if k := p.recv.peer(p.id).link.Load(); k != nil {
-				if lanes := k.upLanes(); len(lanes) > 0 {
-					pick(r, lanes...).die(deathClosed, errLaneClosed)
-				}
-			}
-		case 3: // by the worker
-			if lanes := *p.send.flushable.Load(); len(lanes) > 0 {
-				pick(r, lanes...).die(deathClosed, errLaneClosed)
-			}
+		case 2:
+			_ = c.Close()
 		case 4: // one direction stops, so that one side learns first
 			c.Stall()
 			if r.IntN(2) == 0 {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
@@ -38,6 +40,46 @@ type rawLane struct {
 	err     error
 	changed chan struct{}
 	done    chan struct{}
+}
+
+// received is how many bytes of the other end's string this one has read.
+func (l *rawLane) received() (n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.recs {
+		if r.Kind.Counted() {
+			n += uint64(wire.HeaderSize + r.Length)
+		}
+	}
+	return n
+}
+
+// of is the records of a slot, or all of the lane's string if it is 0.
+func (l *rawLane) of(s wire.Slot) (recs []rawRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.recs {
+		if r.Kind.Counted() && (s == 0 || r.Slot == s) {
+			recs = append(recs, r)
+		}
+	}
+	return recs
+}
+
+// talk keeps a raw lane's other end from hearing silence until the lane ends. The test must not write meanwhile.
+func (l *rawLane) talk(kind wire.Kind) {
+	go func() {
+		for {
+			select {
+			case <-l.done:
+				return
+			case <-time.After(200 * time.Millisecond):
+				if _, err := l.conn.Write(wire.AppendPing(nil, kind, 0, 0)); err != nil {
+					return
+				}
+			}
+		}
+	}()
 }
 
 // pump reads all that comes, so that the other end never waits for this one.
@@ -72,12 +114,12 @@ func (l *rawLane) pump() {
 // read takes one record.
 func (l *rawLane) read() (r rawRecord, err error) {
 	var head [wire.HeaderSize]byte
-	if _, err = readFull(l.conn, head[:]); err != nil {
+	if _, err = io.ReadFull(l.conn, head[:]); err != nil {
 		return r, err
 	}
 	r.Header = wire.ParseHeader(head[:])
 	r.body = make([]byte, r.Length)
-	_, err = readFull(l.conn, r.body)
+	_, err = io.ReadFull(l.conn, r.body)
 	return r, err
 }
 
@@ -118,6 +160,20 @@ func (l *rawLane) count(k wire.Kind) (n int) {
 	return n
 }
 
+// acknowledge tells the other end how much of its string has come.
+func (l *rawLane) acknowledge(t testing.TB) {
+	t.Helper()
+	received := uint64(0)
+	l.mu.Lock()
+	for _, r := range l.recs {
+		if r.Kind.Counted() {
+			received += uint64(wire.HeaderSize + len(r.body))
+		}
+	}
+	l.mu.Unlock()
+	l.send(t, wire.AppendAck(nil, received))
+}
+
 func (l *rawLane) send(t testing.TB, b ...[]byte) {
 	t.Helper()
 	for _, b := range b {
@@ -134,14 +190,14 @@ func (l *rawLane) alive(t testing.TB) bool {
 	t.Helper()
 	pings++
 	v := pings
-	if _, err := l.conn.Write(wire.AppendPing(nil, wire.Ping, v)); err != nil {
+	if _, err := l.conn.Write(wire.AppendPing(nil, wire.Ping, v, 0)); err != nil {
 		return false
 	}
 	_, ok := l.await(t, "PONG", func(r rawRecord) bool {
 		if r.Kind != wire.Pong {
 			return false
 		}
-		got, err := wire.ParseUint64(r.Header, r.body)
+		got, _, err := wire.ParsePing(r.Kind, r.body)
 		return err == nil && got == v
 	})
 	return ok
@@ -157,32 +213,49 @@ func (l *rawLane) dead(t testing.TB) {
 	}
 }
 
-// rawFront is a frontend made of raw lanes in front of a real Sender.
+// rawFront is one link of a frontend made of raw lanes in front of a real Sender.
 type rawFront struct {
 	send   *Sender
 	net    *memory.Network // nil on planes with sockets
 	front  transport.Transport
+	id     transport.NodeID
+	link   uint64
 	addr   string
 	secret [16]byte
 	worker [16]byte // the Sender's secret
+	lanes  uint16
 	serial uint64
 	number uint64
 }
 
+// testPings are the rules of liveness of raw lanes.
+var testPings = wire.Pings{Idle: DefaultKeepAlive, IdleSilence: DefaultIdle, Active: DefaultActivePing, ActiveSilence: 3 * DefaultActivePing}
+
 func newRawFront(t testing.TB, cfg Config, mem memory.Config) *rawFront {
 	t.Helper()
 	n := memory.NewNetwork(mem)
-	return connectRawFront(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0")
+	ids := [2]transport.NodeID{frontID, workerID}
+	return connectRawFront(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", ids)
 }
 
-func connectRawFront(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string) *rawFront {
+// newRawFrontOver is newRawFront over a plane with sockets.
+func newRawFrontOver(t testing.TB, plane string, cfg Config) *rawFront {
 	t.Helper()
-	cfg.ID = workerID
+	front, frontID := newNode(t, plane)
+	work, workerID := newNode(t, plane)
+	return connectRawFront(t, cfg, nil, front, work, "127.0.0.1:0", [2]transport.NodeID{frontID, workerID})
+}
+
+func connectRawFront(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string,
+	ids [2]transport.NodeID) *rawFront {
+	t.Helper()
+	cfg.ID = ids[1]
 	ln, err := work.Listen(t.Context(), bind, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &rawFront{net: n, front: front, addr: ln.Endpoints()[0].String(), secret: [16]byte{1}}
+	f := &rawFront{net: n, front: front, id: ids[0], link: 1, addr: ln.Endpoints()[0].String(), secret: [16]byte{1},
+		lanes: 1}
 	if f.send, err = NewSender(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -198,11 +271,20 @@ func connectRawFront(t testing.TB, cfg Config, n *memory.Network, front, work tr
 	return f
 }
 
-// hello is the HELLO of the next lane of link 1.
+// another is one more link of the same frontend.
+func (f *rawFront) another() *rawFront {
+	next := *f
+	next.link++
+	next.secret[1]++
+	next.worker, next.serial, next.number = [16]byte{}, 0, 0
+	return &next
+}
+
+// hello is the HELLO of the next connection of lane 0.
 func (f *rawFront) hello() wire.HelloBody {
 	f.serial++
-	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: frontID, Link: 1, Serial: f.serial,
-		OwnSecret: f.secret, PeerSecret: f.worker}
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: f.id, Link: f.link, Lanes: f.lanes, Serial: f.serial,
+		Log: DefaultLog, Resume: DefaultResume, Pings: testPings, OwnSecret: f.secret, PeerSecret: f.worker}
 }
 
 // dial opens a connection and says nothing.
@@ -210,7 +292,7 @@ func (f *rawFront) dial(t testing.TB) *rawLane {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), guard)
 	defer cancel()
-	conn, err := f.front.Dial(ctx, transport.DialRequest{Address: f.addr, Peer: workerID})
+	conn, err := f.front.Dial(ctx, transport.DialRequest{Address: f.addr, Peer: f.send.cfg.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +304,7 @@ func (f *rawFront) dial(t testing.TB) *rawLane {
 func (f *rawFront) greet(t testing.TB, l *rawLane, h wire.HelloBody) error {
 	t.Helper()
 	l.send(t, wire.AppendHello(nil, &h))
-	peer, err := readHello(l.conn)
+	peer, err := pipe.ReadHello(l.conn)
 	if err != nil {
 		return err
 	}
@@ -230,11 +312,16 @@ func (f *rawFront) greet(t testing.TB, l *rawLane, h wire.HelloBody) error {
 	return nil
 }
 
-// lane brings one more lane of link 1 up.
-func (f *rawFront) lane(t testing.TB) *rawLane {
+// lane brings lane 0 up, or takes it over; received is what the one before had, as far as the test cares.
+func (f *rawFront) lane(t testing.TB) *rawLane { return f.laneOf(t, 0, 0) }
+
+// laneOf is lane for any lane and any received.
+func (f *rawFront) laneOf(t testing.TB, index uint16, received uint64) *rawLane {
 	t.Helper()
 	l := f.dial(t)
-	if err := f.greet(t, l, f.hello()); err != nil {
+	h := f.hello()
+	h.Lane, h.Received = index, received
+	if err := f.greet(t, l, h); err != nil {
 		t.Fatal(err)
 	}
 	f.worker = l.peer.OwnSecret
@@ -246,13 +333,23 @@ func (f *rawFront) lane(t testing.TB) *rawLane {
 // terms mints terms on a lane by hand.
 func (f *rawFront) terms(l *rawLane, index uint32) wire.Terms {
 	f.number++
-	return wire.Terms{Frontend: frontID, Worker: workerID, Link: l.peer.Link, Slot: wire.MakeSlot(index, uint8(f.number)), Number: f.number, Key: 7,
-		Serial: l.peer.Serial, Window: 64 << 10}
+	return wire.Terms{Frontend: f.id, Worker: f.send.cfg.ID, Link: l.peer.Link,
+		Slot: wire.MakeSlot(index, uint8(f.number)), Number: f.number, Lane: l.peer.Lane, Window: 64 << 10}
+}
+
+// mint encodes terms with the link's key, which it sets.
+func (f *rawFront) mint(terms *wire.Terms) []byte {
+	return wire.AppendTerms(nil, terms, wire.NewKey(f.secret, f.worker))
+}
+
+// complete is the END of a stream that has sent so much.
+func complete(number, records, bytes uint64) wire.EndBody {
+	return wire.EndBody{Number: number, Type: EndComplete, Records: records, Bytes: bytes}
 }
 
 func (f *rawFront) attach(t testing.TB, terms wire.Terms) *OutStream {
 	t.Helper()
-	s, err := f.send.Attach(wire.AppendTerms(nil, &terms))
+	s, err := f.send.Attach(f.mint(&terms))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +359,8 @@ func (f *rawFront) attach(t testing.TB, terms wire.Terms) *OutStream {
 // rawWorker is a worker made of raw lanes behind a real Receiver.
 type rawWorker struct {
 	recv  *Receiver
-	net   *memory.Network
+	net   *memory.Network // nil on planes with sockets
+	id    transport.NodeID
 	lanes chan *rawLane // those that are up, in the order in which they came
 	wg    sync.WaitGroup
 }
@@ -272,22 +370,33 @@ type rawWorker struct {
 func newRawWorker(t testing.TB, cfg Config, mem memory.Config, hello func(*wire.HelloBody) []byte) *rawWorker {
 	t.Helper()
 	n := memory.NewNetwork(mem)
-	return connectRawWorker(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", hello)
+	ids := [2]transport.NodeID{frontID, workerID}
+	return connectRawWorker(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", ids, hello)
 }
 
-func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string, hello func(*wire.HelloBody) []byte) *rawWorker {
+// newRawWorkerOver is newRawWorker over a plane with sockets.
+func newRawWorkerOver(t testing.TB, plane string, cfg Config, hello func(*wire.HelloBody) []byte) *rawWorker {
 	t.Helper()
-	cfg.ID = frontID
+	front, frontID := newNode(t, plane)
+	work, workerID := newNode(t, plane)
+	ids := [2]transport.NodeID{frontID, workerID}
+	return connectRawWorker(t, cfg, nil, front, work, "127.0.0.1:0", ids, hello)
+}
+
+func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work transport.Transport, bind string,
+	ids [2]transport.NodeID, hello func(*wire.HelloBody) []byte) *rawWorker {
+	t.Helper()
+	cfg.ID = ids[0]
 	ln, err := work.Listen(t.Context(), bind, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &rawWorker{net: n, lanes: make(chan *rawLane, 1024)}
+	w := &rawWorker{net: n, id: ids[1], lanes: make(chan *rawLane, 1024)}
 	w.wg.Go(func() { w.accept(t, ln, hello) })
 	if w.recv, err = NewReceiver(cfg, front); err != nil {
 		t.Fatal(err)
 	}
-	peer := Peer{ID: workerID, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: []string{ln.Endpoints()[0].String()}}}}
+	peer := Peer{ID: w.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: []string{ln.Endpoints()[0].String()}}}}
 	if err := w.recv.AddPeer(peer); err != nil {
 		t.Fatal(err)
 	}
@@ -301,6 +410,13 @@ func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work t
 	return w
 }
 
+// answerTo is a worker's HELLO.
+func answerTo(h *wire.HelloBody, id transport.NodeID) wire.HelloBody {
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: id, Link: h.Link, Lane: h.Lane, Lanes: h.Lanes,
+		Serial: h.Serial, Log: DefaultLog, Resume: DefaultResume, Pings: testPings, MaxStreams: 1 << 16, OwnSecret: [16]byte{2},
+		PeerSecret: h.OwnSecret}
+}
+
 func (w *rawWorker) accept(t testing.TB, ln transport.Listener, hello func(*wire.HelloBody) []byte) {
 	for {
 		conn, err := ln.Accept(context.Background())
@@ -309,12 +425,11 @@ func (w *rawWorker) accept(t testing.TB, ln transport.Listener, hello func(*wire
 		}
 		w.wg.Go(func() {
 			defer conn.Close()
-			h, err := readHello(conn)
+			h, err := pipe.ReadHello(conn)
 			if err != nil {
 				return
 			}
-			own := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: workerID, Link: h.Link, Lane: h.Lane, Serial: h.Serial,
-				MaxStreams: 1 << 16, OwnSecret: [16]byte{2}, PeerSecret: h.OwnSecret}
+			own := answerTo(h, w.id)
 			answer := wire.AppendHello(nil, &own)
 			if hello != nil {
 				answer = hello(&own)
@@ -337,7 +452,7 @@ func (w *rawWorker) lane(t testing.TB) *rawLane {
 	case l := <-w.lanes:
 		waitFor(t, "the lane at the frontend", func() bool {
 			for _, st := range w.recv.Stats().Lanes {
-				if st.Serial == l.peer.Serial {
+				if st.Lane == int(l.peer.Lane) && st.Up {
 					return true
 				}
 			}
@@ -352,7 +467,7 @@ func (w *rawWorker) lane(t testing.TB) *rawLane {
 
 func (w *rawWorker) mint(t testing.TB, o MintOptions) (*InStream, wire.Terms) {
 	t.Helper()
-	in, err := w.recv.Mint(t.Context(), workerID, o)
+	in, err := w.recv.Mint(t.Context(), w.id, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,8 +503,9 @@ func checkEmpty(t testing.TB, what string, st Stats) {
 	if ended != st.StreamsOpened {
 		t.Errorf("%s: %d streams were opened and %d ended: %v", what, st.StreamsOpened, ended, st.StreamsEnded)
 	}
-	if st.OpenStreams != 0 || st.ReplayBytes != 0 || st.ClosingSlots != 0 || st.CommittedBytes != 0 {
-		t.Errorf("%s: %d streams, %d replay bytes, %d closing slots, %d committed bytes are left", what, st.OpenStreams, st.ReplayBytes, st.ClosingSlots, st.CommittedBytes)
+	if st.OpenStreams != 0 || st.LogBytes != 0 || st.ClosingSlots != 0 || st.CommittedBytes != 0 {
+		t.Errorf("%s: %d streams, %d bytes of logs, %d closing slots, %d committed bytes are left",
+			what, st.OpenStreams, st.LogBytes, st.ClosingSlots, st.CommittedBytes)
 	}
 }
 
@@ -419,7 +535,7 @@ func ofNumber(k wire.Kind, number uint64) func(rawRecord) bool {
 		if k == wire.Kill {
 			n, _, err = wire.ParseKill(r.Slot, r.body)
 		} else {
-			n, err = wire.ParseUint64(r.Header, r.body)
+			n, err = wire.ParseStop(r.Slot, r.body)
 		}
 		return err == nil && n == number
 	}

@@ -5,7 +5,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
 // TestSlotIsFreeOnlyAfterEnd: with one slot, a stream that was killed keeps it until the worker's END is read, however long
@@ -82,7 +83,7 @@ func TestSlotIsFreeOnlyAfterEnd(t *testing.T) {
 		}
 	}
 	p.settled(t)
-	if n := p.recv.Stats().LaneDeaths; n[deathProtocol] != 0 {
+	if n := p.recv.Stats().LaneDeaths; n[pipe.DownProtocol] != 0 {
 		t.Errorf("lanes died: %v", n)
 	}
 	if got := wire.MakeSlot(1, 1); first != got {

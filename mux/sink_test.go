@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/pipe"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
@@ -269,7 +270,7 @@ func TestRecordLongerThanIsAssembled(t *testing.T) {
 	_ = out.Complete(nil)
 	p.settled(t)
 	_ = in.Close()
-	if n := p.recv.Stats().LaneDeaths[deathProtocol]; n != 0 {
+	if n := p.recv.Stats().LaneDeaths[pipe.DownProtocol]; n != 0 {
 		t.Errorf("%d lanes died", n)
 	}
 }

@@ -7,16 +7,22 @@ import (
 
 // Programs show snapshots as JSON.
 func TestStatsMarshal(t *testing.T) {
-	p := newPair(t, pairConfig{})
-	p.recv.stats.fellBack("quic", "tls", "timeout")
-	p.recv.stats.fellBack("quic", "tls", "timeout")
-	st := p.recv.Stats()
-	if len(st.Fallbacks) != 1 || st.Fallbacks[0].Links != 2 {
-		t.Errorf("fallbacks are %+v", st.Fallbacks)
-	}
-	for _, st := range []Stats{st, p.send.Stats()} {
-		if _, err := json.Marshal(st); err != nil {
-			t.Error(err)
+	p := newPair(t, pairConfig{recv: Config{Lanes: 2}})
+	in, out := p.open(t)
+	carry(t, in, out, 0)
+	finish(t, in, out)
+	p.settled(t)
+	for who, st := range map[string]Stats{"frontend": p.recv.Stats(), "worker": p.send.Stats()} {
+		b, err := json.Marshal(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Stats
+		if err := json.Unmarshal(b, &again); err != nil {
+			t.Fatal(err)
+		}
+		if again.StreamsEnded["complete"] != 1 || len(again.Lanes) != 2 || again.RecordsIn+again.RecordsOut != 1 {
+			t.Errorf("%s: %s", who, b)
 		}
 	}
 }

@@ -51,8 +51,8 @@ func (d *dialErrors) Dial(ctx context.Context, req transport.DialRequest) (trans
 	return c, err
 }
 
-// TestDialStorm: a frontend learns of many nodes in one moment. None refuses, and every one serves. LANEWAY_STORM_NODES=512 is as
-// many as there are workers in 8 processes of 64; the default keeps the test short.
+// TestDialStorm: a frontend learns of many nodes in one moment. None refuses, and every one serves.
+// LANEWAY_STORM_NODES=512 is as many as there are workers in 8 processes of 64; the default keeps the test short.
 func TestDialStorm(t *testing.T) {
 	nodes := 128
 	if underRace {
@@ -105,7 +105,8 @@ func TestDialStorm(t *testing.T) {
 					t.Fatal(err)
 				}
 				senders, work = append(senders, s), append(work, tr)
-				peers = append(peers, Peer{ID: id, Planes: []PeerPlane{{Plane: plane, Endpoints: []string{ln.Endpoints()[0].String()}}}})
+				endpoints := []string{ln.Endpoints()[0].String()}
+				peers = append(peers, Peer{ID: id, Planes: []PeerPlane{{Plane: plane, Endpoints: endpoints}}})
 			}
 			begun := time.Now()
 			for _, p := range peers {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
 

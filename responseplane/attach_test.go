@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/wire"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -30,17 +29,14 @@ func TestAttachRefuses(t *testing.T) {
 		refused("terms of another node", other.Terms(), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
 		refused("no terms", nil, responseplane.ErrFailed, responseplane.CodeBadRequest, false)
 		refused("half the terms", res.Terms()[:40], responseplane.ErrFailed, responseplane.CodeBadRequest, false)
-		change := func(f func(t *wire.Terms)) []byte {
-			terms, err := wire.ParseTerms(res.Terms())
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(&terms)
-			return wire.AppendTerms(nil, &terms)
+		change := func(at int) []byte { // docs/wire.md, section 5
+			terms := bytes.Clone(res.Terms())
+			terms[at]++
+			return terms
 		}
-		refused("an unknown frontend", change(func(t *wire.Terms) { t.Frontend[3]++ }), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
-		refused("an unknown link", change(func(t *wire.Terms) { t.Link += 7 }), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
-		refused("a slot beyond the limit", change(func(t *wire.Terms) { t.Slot = wire.MakeSlot(wire.MaxIndex, 1) }), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
+		refused("an unknown frontend", change(4+3), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
+		refused("an unknown link", change(36+7), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
+		refused("a slot that the key does not cover", change(44), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
 		version := bytes.Clone(res.Terms())
 		version[1]++
 		refused("a version of the future", version, responseplane.ErrUnavailable, responseplane.CodeUnsupported, false)
@@ -61,7 +57,7 @@ func TestAttachRefuses(t *testing.T) {
 // TestAttachBusy: a worker whose replay bound is taken refuses, and takes again when a response has ended.
 func TestAttachBusy(t *testing.T) {
 	onPlanes(t, func(t *testing.T, net network) {
-		r := newRig(t, net, rigConfig{worker: func(c *responseplane.WorkerConfig) { c.MaxReplayBytes = 2 * 64 << 10 }})
+		r := newRig(t, net, rigConfig{worker: func(c *responseplane.WorkerConfig) { c.MaxReplayBytes = 2*64<<10 + 32<<10 }})
 		p := r.procs[0]
 		r.open(t, p)
 		_, second := r.open(t, p)
@@ -71,7 +67,10 @@ func TestAttachBusy(t *testing.T) {
 		if err := second.Complete(nil); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the acknowledgement of the END", func() bool { return p.worker.Stats().CommittedBytes == 64<<10 })
+		eventually(t, "the acknowledgement of the END", func() bool {
+			st := p.worker.Stats()
+			return st.CommittedBytes-st.LogBytes == 64<<10
+		})
 		w, err := p.worker.Attach(res.Terms())
 		if err != nil {
 			t.Fatalf("terms that were refused as busy must stay usable: %v", err)
@@ -114,7 +113,8 @@ func FuzzAttach(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = worker.Close(); _ = tr.Close() })
-	good := wire.AppendTerms(nil, &wire.Terms{Worker: [16]byte(id.ID), Link: 1, Slot: wire.MakeSlot(1, 1), Number: 1, Window: 64 << 10})
+	good := make([]byte, 80) // version 1 of link 1, slot 1.1, number 1, window 64 KiB: docs/wire.md, section 5
+	good[1], good[43], good[46], good[47], good[55], good[61] = 1, 1, 1, 1, 1, 1
 	f.Add([]byte{})
 	f.Add([]byte{0, 1})
 	f.Add(good)

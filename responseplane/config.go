@@ -59,13 +59,15 @@ type FrontendConfig struct {
 	// Transports, one per plane, in order of preference; at least one. The Frontend does not close them.
 	Transports []transport.Transport
 
-	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold and the durations: see mux.Config.
+	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold, LaneLog and the durations: see
+	// mux.Config.
 	Lanes              int
 	PlaneLanes         map[string]int
 	StreamWindow       int
 	MaxBufferedBytes   int64
 	MaxRecordBytes     int
 	ShrinkThreshold    int
+	LaneLog            int
 	KeepAliveInterval  time.Duration
 	IdleTimeout        time.Duration
 	ActivePingInterval time.Duration
@@ -119,7 +121,7 @@ func (c FrontendConfig) mux() mux.Config {
 	return mux.Config{
 		ID: c.Identity.ID, Name: c.Name, Lanes: c.Lanes, PlaneLanes: c.PlaneLanes, Window: c.StreamWindow, MaxBuffered: c.MaxBufferedBytes,
 		MaxRecord: c.MaxRecordBytes, ShrinkThreshold: c.ShrinkThreshold, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
-		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
+		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Log: c.LaneLog, OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
 	}
 }
 
@@ -160,9 +162,10 @@ type WorkerConfig struct {
 	// ServerEndpoints is how many sockets to listen on, each with its own port: 4 by default, 1 to 64.
 	ServerEndpoints int
 
-	// MaxReplayBytes, MaxStreams and the durations: see mux.Config.
+	// MaxReplayBytes, MaxStreams, LaneLog and the durations: see mux.Config.
 	MaxReplayBytes     int64
 	MaxStreams         int
+	LaneLog            int
 	KeepAliveInterval  time.Duration
 	IdleTimeout        time.Duration
 	ActivePingInterval time.Duration
@@ -207,7 +210,8 @@ func (c WorkerConfig) Validate() error {
 func (c WorkerConfig) mux() mux.Config {
 	return mux.Config{
 		ID: c.Identity.ID, Name: c.Name, MaxReplay: c.MaxReplayBytes, MaxStreams: c.MaxStreams, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout,
-		ActivePing: c.ActivePingInterval, ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Logger: c.Logger,
+		ActivePing: c.ActivePingInterval, ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Log: c.LaneLog,
+		Logger: c.Logger,
 	}
 }
 

@@ -111,5 +111,5 @@ func TestLogOfBadLanes(t *testing.T) {
 		_ = c.Close()
 	}
 	closeAll(t, w, tr, stranger) // the lanes' goroutines have ended
-	log.bounded(t, began, lanes, "a lane was refused")
+	log.bounded(t, began, lanes, "a connection was refused")
 }

@@ -292,7 +292,7 @@ func (r *rig) settled(t *testing.T) {
 	for _, p := range r.procs {
 		eventually(t, "no stream is left at "+p.id, func() bool {
 			st := p.worker.Stats()
-			return st.OpenStreams == 0 && st.ReplayBytes == 0 && st.CommittedBytes == 0
+			return st.OpenStreams == 0 && st.LogBytes == 0 && st.CommittedBytes == 0
 		})
 	}
 	eventually(t, "no worker counts an open response", func() bool {
@@ -315,9 +315,9 @@ func checkZero(t *testing.T, name string, st responseplane.Stats) {
 	if ended != st.StreamsOpened {
 		t.Errorf("%s: %d streams were opened and %d ended: %v", name, st.StreamsOpened, ended, st.StreamsEnded)
 	}
-	if st.OpenStreams != 0 || st.ClosingSlots != 0 || st.ReplayBytes != 0 || st.CommittedBytes != 0 || st.BufferedBytes != 0 || st.Links != 0 {
+	if st.OpenStreams != 0 || st.ClosingSlots != 0 || st.LogBytes != 0 || st.CommittedBytes != 0 || st.BufferedBytes != 0 || st.Links != 0 {
 		t.Errorf("%s after Close: open %d, closing %d, replay %d, committed %d, buffered %d, links %d; expected zeros", name,
-			st.OpenStreams, st.ClosingSlots, st.ReplayBytes, st.CommittedBytes, st.BufferedBytes, st.Links)
+			st.OpenStreams, st.ClosingSlots, st.LogBytes, st.CommittedBytes, st.BufferedBytes, st.Links)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/mux"
@@ -241,6 +242,12 @@ func (w *Worker) Close() error { return w.send.Close() }
 
 // Stats are the plane's counters; promplane exports them.
 type Stats = mux.Stats
+
+// Takeovers count how often lanes got another connection for one reason.
+type Takeovers = mux.Takeovers
+
+// TakeoverBuckets are the upper bounds of the buckets of Takeovers; the last bucket has none.
+func TakeoverBuckets() []time.Duration { return mux.TakeoverBuckets() }
 
 // LaneStats describes one lane.
 type LaneStats = mux.LaneStats

@@ -11,7 +11,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/httpfront"
 	"github.com/laneway-ai/laneway/internal/planeflags"
 	"github.com/laneway-ai/laneway/internal/tracing"
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -21,8 +21,8 @@ const (
 	onDisconnectStop = "stop"
 )
 
-// minBuffered is the least --max-buffered-bytes that serves anything: a response's window is 1/1024 of what is free, and at least wire.MinWindow.
-const minBuffered = 1024 * wire.MinWindow
+// minBuffered is the least --max-buffered-bytes that serves anything: a response's window is 1/1024 of what is free, and at least mux.MinWindow.
+const minBuffered = 1024 * mux.MinWindow
 
 // flags are the declared flags.
 type flags struct {

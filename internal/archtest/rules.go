@@ -29,9 +29,6 @@ const anyModule = "*"
 
 // table is section 4 of the design as data: imports point down only, siblings never import siblings.
 var table = []rule{
-	{path: "internal/wire", kind: library,
-		why: "the codec depends on the standard library only, so that it can be read, fuzzed and ported alone"},
-
 	{path: "internal/seldom", kind: library,
 		why: "every library package that logs what others can cause uses it, so it may depend on nothing"},
 
@@ -69,8 +66,16 @@ var table = []rule{
 		modules: []string{"github.com/nats-io/nats.go", "golang.org/x/"},
 		why:     "implementations know the contracts, never one another; only this one knows NATS"},
 
-	{path: "mux/...", kind: library, imports: []string{"transport", "internal/wire", "internal/seldom"}, modules: []string{"golang.org/x/"},
-		why: "the mux sits on the transport contract and the codec"},
+	{path: "mux", kind: library, imports: []string{"mux/internal/...", "transport", "internal/seldom"}, modules: []string{"golang.org/x/"},
+		why: "streams sit on the two sides of links, which sit on lanes, which sit on the codec"},
+	{path: "mux/internal/wire", kind: library,
+		why: "the codec depends on the standard library only, so that it can be read, fuzzed and ported alone"},
+	{path: "mux/internal/pipe", kind: library, imports: []string{"mux/internal/wire", "transport"}, modules: []string{"golang.org/x/"},
+		why: "a lane knows records and connections, no links and no streams"},
+	{path: "mux/internal/dial", kind: library, imports: []string{"mux/internal/pipe", "mux/internal/wire", "transport"}, modules: []string{"golang.org/x/"},
+		why: "a frontend's links know lanes, no streams, and not the other side"},
+	{path: "mux/internal/accept", kind: library, imports: []string{"mux/internal/pipe", "mux/internal/wire", "transport", "internal/seldom"},
+		modules: []string{"golang.org/x/"}, why: "a worker's links know lanes, no streams, and not the other side"},
 	{path: "responseplane/...", kind: library, imports: []string{"mux/...", "transport", "discovery", "internal/seldom"}, modules: []string{"golang.org/x/"},
 		why: "the public API sits on the mux and the two contracts, and knows no implementation"},
 	{path: "responseplane/promplane", kind: exporter, imports: []string{"responseplane", "mux", "transport"}, modules: []string{"github.com/prometheus/client_golang"},
@@ -120,13 +125,13 @@ var banned = []struct {
 // testOnly are packages that the tests of every package may import besides what the package itself may.
 var testOnly = []string{
 	"internal/devserver/...", "internal/cli", "internal/procstat",
-	"transport/...", "discovery/...", "internal/wire", "mux/...",
+	"transport/...", "discovery/...", "mux/...",
 }
 
 // lean are packages that inference frontends embed without a discovery backend; nothing that they import, however far
 // down, may be among leanBans.
 var (
-	lean     = []string{"responseplane", "mux", "transport", "transport/tcp", "transport/memory", "internal/wire", "discovery", "discovery/memory"}
+	lean     = []string{"responseplane", "mux", "transport", "transport/tcp", "transport/memory", "discovery", "discovery/memory"}
 	leanBans = []string{"net/http", "flag", "testing", "expvar", "os/signal", "github.com/prometheus/client_golang/prometheus",
 		"google.golang.org/grpc", "go.etcd.io/etcd/client/v3", "github.com/nats-io/nats.go"}
 )

@@ -168,7 +168,8 @@ func (f *figures) plane(d *debugs) *report.Plane {
 	p := &report.Plane{
 		Records: f.delta(roleFrontend, "laneway_records_total", in), Reads: f.delta(roleFrontend, "laneway_lane_reads_total", nil),
 		Writes: f.delta(roleWorker, "laneway_lane_writes_total", nil), Wakes: f.delta(roleFrontend, "laneway_consumer_wakes_total", nil),
-		StreamsMoved: f.delta(roleFrontend, "laneway_streams_moved_total", nil),
+		Takeovers:   f.delta(roleFrontend, "laneway_lane_takeovers_total", nil),
+		ResentBytes: f.delta(roleWorker, "laneway_lane_resent_bytes_total", nil),
 	}
 	if p.Records != nil && p.Writes != nil && *p.Writes > 0 {
 		p.RecordsPerWrite = report.Ptr(float64(*p.Records) / float64(*p.Writes))

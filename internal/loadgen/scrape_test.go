@@ -57,8 +57,10 @@ laneway_plane_records_total{plane="tcp",direction="in"} %d
 laneway_lane_reads_total %f
 # TYPE laneway_consumer_wakes_total counter
 laneway_consumer_wakes_total 0
-# TYPE laneway_streams_moved_total counter
-laneway_streams_moved_total 0
+# TYPE laneway_lane_takeovers_total counter
+laneway_lane_takeovers_total{reason="peer"} 0
+# TYPE laneway_lane_resent_bytes_total counter
+laneway_lane_resent_bytes_total 0
 # TYPE laneway_streams_ended_total counter
 laneway_streams_ended_total{end="complete"} %f
 laneway_streams_ended_total{end="lost"} 0
@@ -88,6 +90,7 @@ go_sched_gomaxprocs_threads 3
 		fmt.Fprintf(w, "# TYPE laneway_process_info gauge\nlaneway_process_info{role=\"worker\",name=\"p-%s\"} 1\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %f\n"+
 			"# TYPE laneway_lane_writes_total counter\nlaneway_lane_writes_total{reason=\"flush\"} %f\nlaneway_lane_writes_total{reason=\"control\"} 1\n"+
 			"# TYPE laneway_quic_packets_lost_total counter\nlaneway_quic_packets_lost_total 0\n"+
+			"# TYPE laneway_lane_resent_bytes_total counter\nlaneway_lane_resent_bytes_total 0\n"+
 			// A hundred responses of 2 s each before the run, which are none of its; then 40 ms each.
 			"# TYPE laneway_worker_time_to_first_response_seconds histogram\nlaneway_worker_time_to_first_response_seconds_bucket{le=\"+Inf\"} %[4]f\n"+
 			"laneway_worker_time_to_first_response_seconds_sum %[5]f\nlaneway_worker_time_to_first_response_seconds_count %[4]f\n", name, done*0.002, done, 100+done, 200+done*0.04)

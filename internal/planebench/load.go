@@ -266,7 +266,9 @@ func (f *load) stop() *Totals {
 	}
 	t := &Totals{Completed: f.completed.Load(), Taken: f.taken(), Planes: make(map[string]int)}
 	for _, l := range f.front.Stats().Lanes { // of a peer there are none
-		t.Planes[l.Plane]++
+		if l.Up {
+			t.Planes[l.Plane]++
+		}
 	}
 	f.mu.Lock()
 	t.Errors, t.Wrong, t.Notes = f.errors, f.wrong, f.notes

@@ -94,7 +94,8 @@ type PlaneFigures struct {
 	PlaneBytes      float64            `json:"plane_bytes_per_request"`
 	WindowStalls    uint64             `json:"window_stalls"`
 	ForgottenFlush  uint64             `json:"forgotten_flushes"`
-	StreamsMoved    uint64             `json:"streams_moved"`
+	Takeovers       uint64             `json:"takeovers"`
+	ResentBytes     uint64             `json:"resent_bytes"`
 	Wire            WireFigures        `json:"wire"`
 }
 
@@ -289,7 +290,7 @@ func planeFigures(u Usage, run *Run, perRequest float64, records, reads uint64) 
 	p := &PlaneFigures{
 		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes), SinkCallsPerS: perS(u.SinkCalls),
 		SlowSinkCalls: u.SinkSlow, WritesByPerS: make(map[string]float64), PlaneBytes: perRequest,
-		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, StreamsMoved: u.Moved,
+		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, Takeovers: u.Takeovers, ResentBytes: u.Resent,
 	}
 	p.Wire = WireFigures{
 		DatagramsIn: u.Wire.DatagramsIn, DatagramsOut: u.Wire.DatagramsOut,

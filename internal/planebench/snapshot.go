@@ -25,7 +25,8 @@ type Usage struct {
 	SinkSlow  uint64 `json:"sink_slow"`
 	Stalls    uint64 `json:"stalls"`
 	Forgotten uint64 `json:"forgotten"`
-	Moved     uint64 `json:"moved"`
+	Takeovers uint64 `json:"takeovers"`
+	Resent    uint64 `json:"resent"`
 
 	Taken     uint64 `json:"taken"`     // frontend: records in the consumers' hands
 	Completed uint64 `json:"completed"` // frontend: responses that ended complete
@@ -82,6 +83,14 @@ func (w Wire) sub(o Wire) Wire {
 	}
 }
 
+// takeovers is how often lanes went on over another connection.
+func takeovers(st mux.Stats) (n uint64) {
+	for _, t := range st.LaneTakeovers {
+		n += t.Count
+	}
+	return n
+}
+
 // readUsage reads what the kernel, the runtime and the plane say of this process.
 func readUsage(st mux.Stats) Usage {
 	var m runtime.MemStats
@@ -89,7 +98,7 @@ func readUsage(st mux.Stats) Usage {
 	u := Usage{
 		Mallocs: m.Mallocs, Alloc: m.TotalAlloc, GCs: m.NumGC,
 		Records: st.RecordsIn + st.RecordsOut, Bytes: st.BytesIn + st.BytesOut, Reads: st.Reads, Wakes: st.Wakes,
-		SinkCalls: st.SinkCalls, SinkSlow: st.SinkSlow, Stalls: st.WindowStalls, Forgotten: st.ForgottenFlushes, Moved: st.StreamsMoved,
+		SinkCalls: st.SinkCalls, SinkSlow: st.SinkSlow, Stalls: st.WindowStalls, Forgotten: st.ForgottenFlushes, Takeovers: takeovers(st), Resent: st.ResentBytes,
 		WritesBy: st.Writes,
 	}
 	for _, n := range st.Writes {
@@ -110,7 +119,7 @@ func (u Usage) sub(o Usage) Usage {
 		Mallocs: u.Mallocs - o.Mallocs, Alloc: u.Alloc - o.Alloc, GCs: u.GCs - o.GCs,
 		Records: u.Records - o.Records, Bytes: u.Bytes - o.Bytes, Reads: u.Reads - o.Reads, Writes: u.Writes - o.Writes, Wakes: u.Wakes - o.Wakes,
 		SinkCalls: u.SinkCalls - o.SinkCalls, SinkSlow: u.SinkSlow - o.SinkSlow, Stalls: u.Stalls - o.Stalls, Forgotten: u.Forgotten - o.Forgotten,
-		Wire: u.Wire.sub(o.Wire), Moved: u.Moved - o.Moved, Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes, Late: u.Late - o.Late,
+		Wire: u.Wire.sub(o.Wire), Takeovers: u.Takeovers - o.Takeovers, Resent: u.Resent - o.Resent, Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes, Late: u.Late - o.Late,
 		WritesBy: by,
 	}
 }
@@ -129,7 +138,7 @@ func (u Usage) add(o Usage) Usage {
 		Mallocs: u.Mallocs + o.Mallocs, Alloc: u.Alloc + o.Alloc, GCs: u.GCs + o.GCs,
 		Records: u.Records + o.Records, Bytes: u.Bytes + o.Bytes, Reads: u.Reads + o.Reads, Writes: u.Writes + o.Writes, Wakes: u.Wakes + o.Wakes,
 		SinkCalls: u.SinkCalls + o.SinkCalls, SinkSlow: u.SinkSlow + o.SinkSlow, Stalls: u.Stalls + o.Stalls, Forgotten: u.Forgotten + o.Forgotten,
-		Wire: u.Wire.add(o.Wire), Moved: u.Moved + o.Moved, Taken: u.Taken + o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
+		Wire: u.Wire.add(o.Wire), Takeovers: u.Takeovers + o.Takeovers, Resent: u.Resent + o.Resent, Taken: u.Taken + o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
 		WritesBy: by,
 	}
 }

@@ -67,7 +67,7 @@ func checkArms(planes []string) error {
 // unusedByArms are the settings of what reference arms do not have.
 var unusedByArms = map[string]bool{
 	"lanes": true, "tcp-lanes": true, "quic-lanes": true, "server-endpoints": true, "keep-alive-interval": true, "idle-timeout": true, "active-ping-interval": true,
-	"resume-timeout": true, "stream-window": true, "batch-gap-max": true, "urgent": true, "shrink-threshold": true, "dial": true,
+	"resume-timeout": true, "lane-log": true, "max-replay-bytes": true, "stream-window": true, "batch-gap-max": true, "urgent": true, "shrink-threshold": true, "dial": true,
 }
 
 // markUnused says of settings that an arm does not have that they are not in force.

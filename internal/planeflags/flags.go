@@ -53,6 +53,7 @@ type Flags struct {
 	udpRecv, udpSend, tcpRecv, tcpSend          *int64
 	maxMTU                                      *int
 	quicWindow, streamWindow                    *int64
+	laneLog, maxReplay                          *int64
 	keepAlive, idle, activePing, resume, gap    *time.Duration
 	urgent, gro, gso                            *bool
 	dial                                        *string
@@ -100,12 +101,18 @@ func Register(app *cli.App, o Options) *Flags {
 	f.quicWindow = g.Size("quic-stream-window", cli.MiB, cli.Range(64*cli.KiB, 64*cli.MiB),
 		"QUIC flow control window of a lane; unless set, at most a quarter of the receive buffer that the kernel granted, and 192KiB towards a worker")
 
-	f.keepAlive = g.Duration("keep-alive-interval", 5*time.Second, cli.Range(10*time.Millisecond, time.Hour), "PING on a lane without open streams")
-	f.idle = g.Duration("idle-timeout", 15*time.Second, cli.Range(100*time.Millisecond, time.Hour), "a lane without open streams that stays silent so long is dead")
-	f.activePing = g.Duration("active-ping-interval", time.Second, cli.Range(10*time.Millisecond, time.Minute).OrZero("as without open streams"),
-		"PING on a lane with open streams; three without an answer and it is dead")
-	f.resume = g.Duration("resume-timeout", 10*time.Second, cli.Range(time.Millisecond, 10*time.Minute).OrZero("a lane's death ends its streams"),
-		"how long a link without a lane may take to come back")
+	f.keepAlive = g.Duration("keep-alive-interval", 5*time.Second, cli.Range(100*time.Millisecond, time.Hour),
+		"PING on a lane without open streams; of this and the next three the shorter one of both ends holds")
+	f.idle = g.Duration("idle-timeout", 15*time.Second, cli.Range(300*time.Millisecond, time.Hour),
+		"the connection of a lane without open streams that stays silent so long is dead")
+	f.activePing = g.Duration("active-ping-interval", time.Second, cli.Range(100*time.Millisecond, time.Minute).OrZero("as without open streams"),
+		"PING on a lane with open streams; three without an answer and its connection is dead")
+	f.resume = g.Duration("resume-timeout", 10*time.Second, cli.Range(time.Millisecond, 90*time.Second).OrZero("the death of a connection ends its streams"),
+		"how long a lane may be without a connection")
+	f.laneLog = g.Size("lane-log", 4*cli.MiB, cli.Range(256*cli.KiB, 64*cli.MiB),
+		"what a lane keeps, each way, of what was sent and not acknowledged; full, it waits")
+	f.maxReplay = g.Size("max-replay-bytes", cli.GiB, cli.Range(256*cli.KiB, cli.TiB),
+		"worker: stream windows and lane logs that it commits to; past it requests are refused as busy")
 	f.streamWindow = g.Size("stream-window", 64*cli.KiB, cli.Range(4*cli.KiB, 16*cli.MiB), "bytes of one response that the consumer has not taken yet")
 	f.gap = g.Duration("batch-gap-max", 2*time.Millisecond, cli.Range(0, 5*time.Millisecond).OrZero("off"), "the longest that a write waits for more records")
 	f.urgent = g.Bool("urgent", true, "first records and control overtake other records, and what a full window waits for does not wait for --batch-gap-max")
@@ -153,8 +160,10 @@ type Settings struct {
 	// ActivePing 0 = as without open streams, Resume 0 = none, BatchGap 0 = off.
 	KeepAlive, Idle, ActivePing, Resume, BatchGap time.Duration
 
-	StreamWindow     int // bytes
-	ShrinkThreshold  int // bytes; 0 = the default
+	StreamWindow     int   // bytes
+	LaneLog          int   // bytes, each way
+	MaxReplay        int64 // bytes
+	ShrinkThreshold  int   // bytes; 0 = the default
 	Urgent, GRO, GSO bool
 	DialOnDemand     bool
 
@@ -173,7 +182,7 @@ func (f *Flags) Settings() Settings {
 		TCPRecvBuffer: int(*f.tcpRecv), TCPSendBuffer: int(*f.tcpSend),
 		MaxMTU:    *f.maxMTU,
 		KeepAlive: *f.keepAlive, Idle: *f.idle, ActivePing: *f.activePing, Resume: *f.resume, BatchGap: *f.gap,
-		StreamWindow: int(*f.streamWindow), Urgent: *f.urgent, GRO: *f.gro, GSO: *f.gso,
+		StreamWindow: int(*f.streamWindow), LaneLog: int(*f.laneLog), MaxReplay: *f.maxReplay, Urgent: *f.urgent, GRO: *f.gro, GSO: *f.gso,
 		DialOnDemand: *f.dial == dialOnDemand, ShrinkThreshold: int(*f.shrink),
 		TLSCA: *f.security.ca, TLSCert: *f.security.cert, TLSKey: *f.security.key, PeerName: *f.security.peerName, TLSCurves: *f.security.curves,
 	}

@@ -35,7 +35,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		Planes: []string{"quic", "tls"}, Lanes: 1, ServerEndpoints: 4, BindAddr: ":0",
 		UDPRecvBuffer: 8 << 20, UDPSendBuffer: 4 << 20,
 		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second,
-		BatchGap: 2 * time.Millisecond, StreamWindow: 64 << 10, ShrinkThreshold: 1 << 20, Urgent: true, GRO: true, GSO: true,
+		BatchGap: 2 * time.Millisecond, StreamWindow: 64 << 10, LaneLog: 4 << 20, MaxReplay: 1 << 30, ShrinkThreshold: 1 << 20, Urgent: true, GRO: true, GSO: true,
 		TLSCurves: []string{"X25519"},
 	}
 	if got := f.Settings(); !reflect.DeepEqual(got, want) {
@@ -51,6 +51,7 @@ func TestEveryFlagReachesSettingsAndChildren(t *testing.T) {
 		"--lanes=2", "--tcp-lanes=3", "--quic-lanes=4", "--server-endpoints=5", "--bind-addr=127.0.0.1:7000", "--advertise-addr=node-1",
 		"--udp-recv-buffer=1MiB", "--udp-send-buffer=2MiB", "--tcp-recv-buffer=64KiB", "--tcp-send-buffer=128KiB", "--max-mtu=1300",
 		"--quic-stream-window=2MiB", "--keep-alive-interval=1s", "--idle-timeout=4s", "--active-ping-interval=0s", "--resume-timeout=0s",
+		"--lane-log=1MiB", "--max-replay-bytes=2GiB",
 		"--stream-window=32KiB", "--batch-gap-max=0s", "--urgent=off", "--quic-gro=off", "--quic-gso=off", "--shrink-threshold=2MiB", "--dial=on-demand",
 		"--tls-ca=ca.pem", "--tls-cert=node.pem", "--tls-key=node.key", "--peer-name=spiffe://c/worker", "--tls-curves=P-256,X25519",
 	}
@@ -61,7 +62,7 @@ func TestEveryFlagReachesSettingsAndChildren(t *testing.T) {
 	want := Settings{
 		Planes: []string{"tls", "quic"}, Lanes: 2, TCPLanes: 3, QUICLanes: 4, ServerEndpoints: 5, BindAddr: "127.0.0.1:7000", AdvertiseAddr: "node-1",
 		UDPRecvBuffer: 1 << 20, UDPSendBuffer: 2 << 20, TCPRecvBuffer: 64 << 10, TCPSendBuffer: 128 << 10, MaxMTU: 1300,
-		QUICStreamWindow: 2 << 20, KeepAlive: time.Second, Idle: 4 * time.Second, StreamWindow: 32 << 10, DialOnDemand: true, ShrinkThreshold: 2 << 20,
+		QUICStreamWindow: 2 << 20, KeepAlive: time.Second, Idle: 4 * time.Second, StreamWindow: 32 << 10, LaneLog: 1 << 20, MaxReplay: 2 << 30, DialOnDemand: true, ShrinkThreshold: 2 << 20,
 		TLSCA: "ca.pem", TLSCert: "node.pem", TLSKey: "node.key", PeerName: "spiffe://c/worker", TLSCurves: []string{"P-256", "X25519"},
 	}
 	if got := f.Settings(); !reflect.DeepEqual(got, want) {

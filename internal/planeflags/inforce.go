@@ -65,6 +65,8 @@ func (s Settings) InForce(sockets []transport.SocketInfo) []Setting {
 	}
 	add("active-ping-interval", cli.FormatDuration(s.ActivePing), cli.FormatDuration(active))
 	same("resume-timeout", cli.FormatDuration(s.Resume))
+	same("lane-log", size(s.LaneLog))
+	same("max-replay-bytes", cli.FormatSize(s.MaxReplay))
 	same("stream-window", size(s.StreamWindow))
 	same("batch-gap-max", cli.FormatDuration(s.BatchGap))
 	same("urgent", onOff[s.Urgent])

@@ -19,7 +19,7 @@ func (s Settings) Frontend(id *transport.Identity, transports []transport.Transp
 		Lanes: s.Lanes, PlaneLanes: s.PlaneLanes(), StreamWindow: s.StreamWindow, Dial: dial,
 		KeepAliveInterval: s.KeepAlive, IdleTimeout: s.Idle,
 		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume), BatchGapMax: zeroIsOff(s.BatchGap),
-		NoUrgent: !s.Urgent, ShrinkThreshold: s.ShrinkThreshold,
+		NoUrgent: !s.Urgent, ShrinkThreshold: s.ShrinkThreshold, LaneLog: s.LaneLog,
 	}
 }
 
@@ -30,7 +30,7 @@ func (s Settings) Worker(id *transport.Identity, transports []transport.Transpor
 		BindAddr: s.BindAddr, AdvertiseAddr: s.AdvertiseAddr, ServerEndpoints: s.ServerEndpoints,
 		KeepAliveInterval: s.KeepAlive, IdleTimeout: s.Idle,
 		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume), BatchGapMax: zeroIsOff(s.BatchGap),
-		NoUrgent: !s.Urgent,
+		NoUrgent: !s.Urgent, LaneLog: s.LaneLog, MaxReplayBytes: s.MaxReplay,
 	}
 }
 

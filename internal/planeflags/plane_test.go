@@ -28,7 +28,7 @@ func TestSettingsReachThePlane(t *testing.T) {
 	if want := (responseplane.FrontendConfig{
 		Identity: id, Transports: transports, Lanes: 2, PlaneLanes: map[string]int{transport.PlaneQUIC: 4}, StreamWindow: 32 << 10,
 		KeepAliveInterval: 2 * time.Second, IdleTimeout: 6 * time.Second, ActivePingInterval: -1, ResumeTimeout: -1, BatchGapMax: -1,
-		NoUrgent: true, Dial: responseplane.DialOnDemand, ShrinkThreshold: mux.DefaultShrink,
+		NoUrgent: true, Dial: responseplane.DialOnDemand, ShrinkThreshold: mux.DefaultShrink, LaneLog: mux.DefaultLog,
 	}); !reflect.DeepEqual(front, want) {
 		t.Errorf("frontend\n got %+v\nwant %+v", front, want)
 	}
@@ -39,6 +39,7 @@ func TestSettingsReachThePlane(t *testing.T) {
 	if want := (responseplane.WorkerConfig{
 		Identity: id, Transports: transports, BindAddr: "127.0.0.1:7000", AdvertiseAddr: "node-1", ServerEndpoints: 3,
 		KeepAliveInterval: 2 * time.Second, IdleTimeout: 6 * time.Second, ActivePingInterval: -1, ResumeTimeout: -1, BatchGapMax: -1, NoUrgent: true,
+		LaneLog: mux.DefaultLog, MaxReplayBytes: mux.DefaultMaxReplay,
 	}); !reflect.DeepEqual(worker, want) {
 		t.Errorf("worker\n got %+v\nwant %+v", worker, want)
 	}

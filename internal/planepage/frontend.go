@@ -108,7 +108,7 @@ func (f *Frontend) streams() Section {
 		{Name: "closing (the worker's END is awaited)", Value: thousands(f.Stats.ClosingSlots)},
 		{Name: "slots taken", Value: thousands(f.Stats.OpenStreams)},
 		{Name: "opened", Value: thousands(f.Stats.StreamsOpened)},
-		{Name: "moved to another lane", Value: thousands(f.Stats.StreamsMoved)},
+		{Name: "lanes taken over", Value: thousands(takeovers(&f.Stats))},
 		{Name: "windows given", Value: size(f.Stats.CommittedBytes)},
 		{Name: "waits for clients", Value: size(f.Stats.BufferedBytes)},
 		{Name: "ended, can still be looked at", Value: thousands(f.Load.Kept)},

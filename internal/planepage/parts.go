@@ -45,16 +45,24 @@ type socketKey struct {
 	port  int
 }
 
+// takeovers is how often lanes went on over another connection.
+func takeovers(s *responseplane.Stats) (n uint64) {
+	for _, t := range s.LaneTakeovers {
+		n += t.Count
+	}
+	return n
+}
+
 func lanesSection(lanes []responseplane.LaneStats, sockets []transport.SocketInfo, frontend bool) Section {
 	by := map[socketKey]*transport.SocketInfo{}
 	for i := range sockets {
 		by[socketKey{sockets[i].Plane, sockets[i].Port}] = &sockets[i]
 	}
-	t := Table{Summary: "Lanes that are up, " + thousands(len(lanes)), Open: len(lanes) <= 32, Left: 3,
-		Heads: []string{"process", "plane", "state", "lane", "serial", "RTT", "streams", "queue", "records in", "records out", "bytes in", "bytes out", "drops", "MTU", "GSO/GRO", "local", "remote"}}
+	t := Table{Summary: "Lanes, " + thousands(len(lanes)), Open: len(lanes) <= 32, Left: 3,
+		Heads: []string{"process", "plane", "state", "lane", "RTT", "streams", "queue", "log", "records in", "records out", "bytes in", "bytes out", "drops", "MTU", "GSO/GRO", "local", "remote"}}
 	lanes = slices.Clone(lanes)
 	slices.SortFunc(lanes, func(a, b responseplane.LaneStats) int {
-		return cmp.Or(cmp.Compare(a.PeerName, b.PeerName), slices.Compare(a.Peer[:], b.Peer[:]), cmp.Compare(a.Plane, b.Plane), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Serial, b.Serial))
+		return cmp.Or(cmp.Compare(a.PeerName, b.PeerName), slices.Compare(a.Peer[:], b.Peer[:]), cmp.Compare(a.Plane, b.Plane), cmp.Compare(a.Lane, b.Lane))
 	})
 	for i := range lanes {
 		l := &lanes[i]
@@ -67,14 +75,14 @@ func lanesSection(lanes []responseplane.LaneStats, sockets []transport.SocketInf
 			}
 		}
 		state := Cell{Text: "up"}
-		if l.Leaving {
-			state.Text = "leaving"
+		if !l.Up {
+			state = Cell{Text: "down", Bad: true}
 		}
-		t.Rows = append(t.Rows, []Cell{{Text: cmp.Or(l.PeerName, l.Peer.String())}, {Text: l.Plane}, state, {Text: strconv.Itoa(l.Lane)}, {Text: fmt.Sprint(l.Serial)}, {Text: rtt(l.RTT)},
-			{Text: thousands(l.Streams)}, {Text: size(l.QueueBytes)}, {Text: thousands(l.RecordsIn)}, {Text: thousands(l.RecordsOut)}, {Text: size(l.BytesIn)}, {Text: size(l.BytesOut)},
+		t.Rows = append(t.Rows, []Cell{{Text: cmp.Or(l.PeerName, l.Peer.String())}, {Text: l.Plane}, state, {Text: strconv.Itoa(l.Lane)}, {Text: rtt(l.RTT)},
+			{Text: thousands(l.Streams)}, {Text: size(l.QueueBytes)}, {Text: size(l.LogBytes)}, {Text: thousands(l.RecordsIn)}, {Text: thousands(l.RecordsOut)}, {Text: size(l.BytesIn)}, {Text: size(l.BytesOut)},
 			{Text: drops, Bad: dropped}, {Text: mtu}, {Text: offload}, {Text: l.Local}, {Text: l.Remote}})
 	}
-	said := "One connection each. Queue is what waits to be written."
+	said := "Queue is what waits to be written, log what is kept until the other end has it."
 	if frontend {
 		said += " RTT is that of the last PING. MTU is the largest UDP payload, drops are the kernel's at the lane's own socket (quic)."
 	} else {

@@ -49,12 +49,12 @@ func (v *Worker) Page() *Page {
 		{Name: "records a second", Value: rate(v.Rates.RecordsOut)},
 		{Name: "bytes a second", Value: size(int64(v.Rates.BytesOut))},
 		{Name: "ended a second", Value: rate(v.Rates.Ended)},
-		{Name: "kept for replay", Value: size(v.Stats.ReplayBytes)},
+		{Name: "kept for sending again", Value: size(v.Stats.LogBytes)},
 	}
 	streams := Section{ID: "streams", Title: "Streams", Facts: []Fact{
 		{Name: "open", Value: thousands(v.Stats.OpenStreams)},
 		{Name: "opened", Value: thousands(v.Stats.StreamsOpened)},
-		{Name: "moved to another lane", Value: thousands(v.Stats.StreamsMoved)},
+		{Name: "lanes taken over", Value: thousands(takeovers(&v.Stats))},
 		{Name: "windows accepted", Value: size(v.Stats.CommittedBytes)},
 		{Name: "waits for a window", Value: thousands(v.Stats.WindowStalls)},
 		{Name: "terms refused", Value: thousands(v.Stats.Refused)},

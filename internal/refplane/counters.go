@@ -47,7 +47,8 @@ func (c *counters) stats(plane string) responseplane.Stats {
 		RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
 		Reads: c.reads.Load(), Wakes: c.wakes.Load(), SinkCalls: c.sinkCalls.Load(), StreamsOpened: c.opened.Load(), OpenStreams: c.open.Load(),
 		Writes: map[string]uint64{"write": c.writes.Load()}, StreamsEnded: map[string]uint64{}, Links: int(c.conns.Load()),
-		Planes: map[string]mux.PlaneStats{plane: {RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load()}},
+		LaneTakeovers: map[string]responseplane.Takeovers{"none": {}}, // an arm has none, and the report says so
+		Planes:        map[string]mux.PlaneStats{plane: {RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load()}},
 	}
 	for _, kind := range ends {
 		s.StreamsEnded[kind.String()] = c.ended[kind].Load()
@@ -56,7 +57,7 @@ func (c *counters) stats(plane string) responseplane.Stats {
 		s.RecordsPerWrite[i] = c.perWrite[i].Load()
 	}
 	for range c.conns.Load() {
-		s.Lanes = append(s.Lanes, responseplane.LaneStats{Plane: plane})
+		s.Lanes = append(s.Lanes, responseplane.LaneStats{Plane: plane, Up: true})
 	}
 	return s
 }

@@ -30,7 +30,7 @@ var (
 	requiredCluster = []string{
 		"config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
 		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
-		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended", "plane.streams_moved",
+		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended", "plane.takeovers", "plane.resent_bytes",
 		"plane.plane_records", "holders", "holders_reference",
 	}
 	requiredTCP  = []string{"environment.tcp_congestion_control"}

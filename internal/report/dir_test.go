@@ -82,7 +82,7 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 		run.Environment.Settings = []Setting{{Process: "frontend", Role: "frontend", Name: "lanes", Asked: "1", InForce: plane + " 1"},
 			{Process: "worker-0", Role: "worker", Name: "lanes", Asked: "1", InForce: plane + " 1"}}
 		n := Ptr(int64(22))
-		run.Plane = &Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: Ptr(1.0), Wakes: n, StreamsEnded: map[string]int64{"complete": 2}, StreamsMoved: Ptr(int64(0)),
+		run.Plane = &Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: Ptr(1.0), Wakes: n, StreamsEnded: map[string]int64{"complete": 2}, Takeovers: Ptr(int64(0)), ResentBytes: Ptr(int64(0)),
 			PlaneRecords: map[string]int64{plane: 22}}
 		run.Holders, run.HoldersReference = Ptr(0), Ptr(1)
 	}

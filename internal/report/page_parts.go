@@ -269,7 +269,7 @@ func (p *page) plane(run *Run) {
 	p.Plane = []figItem{
 		{"records taken by the frontends", intFig("plane.records", pl.Records)}, {"reads", intFig("plane.reads", pl.Reads)}, {"writes at the workers", intFig("plane.writes", pl.Writes)},
 		{"records a write", floatFig("plane.records_per_write", pl.RecordsPerWrite, decimals(2))}, {"wakes of consumers", intFig("plane.wakes", pl.Wakes)},
-		{"streams moved to another lane", intFig("plane.streams_moved", pl.StreamsMoved)},
+		{"lanes taken over", intFig("plane.takeovers", pl.Takeovers)}, {"bytes sent again", intFig("plane.resent_bytes", pl.ResentBytes)},
 	}
 	for _, k := range keys(pl.StreamsEnded) {
 		n := pl.StreamsEnded[k]

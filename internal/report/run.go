@@ -185,8 +185,10 @@ type Plane struct {
 	RecordsPerWrite *float64         `json:"records_per_write,omitempty"`
 	Wakes           *int64           `json:"wakes,omitempty"`
 	StreamsEnded    map[string]int64 `json:"streams_ended,omitempty"`
-	StreamsMoved    *int64           `json:"streams_moved,omitempty"`
-	Lanes           []Lane           `json:"lanes,omitempty"`
+	// Takeovers is how often lanes went on over another connection, ResentBytes what workers sent again then.
+	Takeovers   *int64 `json:"takeovers,omitempty"`
+	ResentBytes *int64 `json:"resent_bytes,omitempty"`
+	Lanes       []Lane `json:"lanes,omitempty"`
 	// PlaneRecords is the proof of transit: records that the frontends took from each plane.
 	PlaneRecords map[string]int64 `json:"plane_records,omitempty"`
 }

@@ -68,8 +68,8 @@ func Print(w io.Writer, run *Run) error {
 		return err
 	}
 	if p := run.Plane; p != nil {
-		fmt.Fprintf(&b, "plane: %s records, %s reads, %s writes, %s records a write, %s wakes, ends %s, moved %s, by plane %s\n", count(p.Records), count(p.Reads),
-			count(p.Writes), num(p.RecordsPerWrite, 1), count(p.Wakes), counts(p.StreamsEnded), count(p.StreamsMoved), counts(p.PlaneRecords))
+		fmt.Fprintf(&b, "plane: %s records, %s reads, %s writes, %s records a write, %s wakes, ends %s, takeovers %s, by plane %s\n", count(p.Records), count(p.Reads),
+			count(p.Writes), num(p.RecordsPerWrite, 1), count(p.Wakes), counts(p.StreamsEnded), count(p.Takeovers), counts(p.PlaneRecords))
 	}
 	if u := run.UDP; u != nil {
 		fmt.Fprintf(&b, "udp: %s datagrams in, %s out (%s a token, %s in the steady window), drops: %s RcvbufErrors, %s of our sockets, %s in the library; %s packets lost\n", count(u.InDatagrams),

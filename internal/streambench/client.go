@@ -86,7 +86,12 @@ func allLanes(ctx context.Context, f *responseplane.Frontend, lanes int) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		have := len(f.Stats().Lanes)
+		have := 0
+		for _, l := range f.Stats().Lanes {
+			if l.Up {
+				have++
+			}
+		}
 		if have >= lanes {
 			return nil
 		}

@@ -33,8 +33,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, x := range []*prometheus.Desc{
 		d.streamsOpened, d.streamsEnded, d.openStreams, d.closingSlots, d.records, d.bytes, d.planeRecords, d.fallbacks,
 		d.writes, d.reads, d.wakes, d.perWrite, d.sinkCalls, d.sinkSlow, d.forgotten,
-		d.links, d.lanes, d.laneQueue, d.laneRTT, d.laneStreams, d.laneDeaths, d.moved, d.addresses,
-		d.dropped, d.refused, d.stalls, d.replay, d.committed, d.buffered,
+		d.links, d.lanes, d.laneQueue, d.laneRTT, d.laneStreams, d.laneDeaths, d.addresses,
+		d.takeovers, d.takeoverTime, d.down, d.resent, d.log, d.logFull, d.acks, d.skipped,
+		d.dropped, d.refused, d.stalls, d.committed, d.buffered,
 		d.udpDatagrams, d.udpDrops, d.udpBuffers, d.libraryDrops, d.packetsLost,
 		d.dials, d.dialErrors, d.accepts, d.acceptErrors,
 	} {
@@ -86,7 +87,6 @@ func (c *collector) collectStreams(out emitter, s responseplane.Stats) {
 	out.counters(d.dropped, s.RecordsDropped)
 	out.counter(d.refused, s.Refused)
 	out.counter(d.stalls, s.WindowStalls)
-	out.gauge(d.replay, s.ReplayBytes)
 	out.gauge(d.committed, s.CommittedBytes)
 	out.gauge(d.buffered, s.BufferedBytes)
 }
@@ -103,20 +103,30 @@ func (c *collector) collectLanes(out emitter, s responseplane.Stats) {
 	d := &c.d
 	out.gauge(d.links, int64(s.Links))
 	out.counters(d.laneDeaths, s.LaneDeaths)
-	out.counter(d.moved, s.StreamsMoved)
+	for reason, t := range s.LaneTakeovers {
+		out.counter(d.takeovers, t.Count, reason)
+	}
+	out.takeoverTime(d.takeoverTime, s.LaneTakeovers)
+	out.seconds(d.down, s.LaneDownSeconds)
+	out.counter(d.resent, s.ResentBytes)
+	out.gauge(d.log, s.LogBytes)
+	out.seconds(d.logFull, s.LogFullSeconds)
+	out.counter(d.acks, s.AcksAlone, "alone")
+	out.counter(d.acks, s.AcksAlong, "along")
+	out.counter(d.skipped, s.RecordsSkipped)
 	for reason, n := range s.AddressesRefused {
 		out.gauge(d.addresses, int64(n), reason)
 	}
-	up, leaving := make(map[string]int64), make(map[string]int64)
+	up, down := make(map[string]int64), make(map[string]int64)
 	for _, t := range c.transports {
 		up[t.Plane()] = 0 // a plane without a lane is a fact, too
 	}
 	lanes := make(map[laneKey]laneSum, len(s.Lanes))
 	for _, l := range s.Lanes {
-		if l.Leaving {
-			leaving[l.Plane]++
-		} else {
+		if l.Up {
 			up[l.Plane]++
+		} else {
+			down[l.Plane]++
 		}
 		peer := l.PeerName
 		if peer == "" {
@@ -132,8 +142,8 @@ func (c *collector) collectLanes(out emitter, s responseplane.Stats) {
 	for plane, n := range up {
 		out.gauge(d.lanes, n, plane, "up")
 	}
-	for plane, n := range leaving {
-		out.gauge(d.lanes, n, plane, "leaving")
+	for plane, n := range down {
+		out.gauge(d.lanes, n, plane, "down")
 	}
 	for k, sum := range lanes {
 		out.gauge(d.laneQueue, sum.queue, k.plane, k.peer, k.lane)

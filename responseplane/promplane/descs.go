@@ -8,12 +8,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // descs are the metrics of a collector, made with it.
 type descs struct {
-	streamsOpened, streamsEnded, openStreams, closingSlots           *prometheus.Desc
-	records, bytes, planeRecords, fallbacks                          *prometheus.Desc
-	writes, reads, wakes, perWrite, sinkCalls, sinkSlow, forgotten   *prometheus.Desc
-	links, lanes, laneQueue, laneRTT, laneStreams, laneDeaths, moved *prometheus.Desc
-	addresses                                                        *prometheus.Desc
-	dropped, refused, stalls, replay, committed, buffered            *prometheus.Desc
+	streamsOpened, streamsEnded, openStreams, closingSlots             *prometheus.Desc
+	records, bytes, planeRecords, fallbacks                            *prometheus.Desc
+	writes, reads, wakes, perWrite, sinkCalls, sinkSlow, forgotten     *prometheus.Desc
+	links, lanes, laneQueue, laneRTT, laneStreams, laneDeaths          *prometheus.Desc
+	takeovers, takeoverTime, down, resent, log, logFull, acks, skipped *prometheus.Desc
+	addresses                                                          *prometheus.Desc
+	dropped, refused, stalls, committed, buffered                      *prometheus.Desc
 
 	udpDatagrams, udpDrops, udpBuffers, libraryDrops, packetsLost *prometheus.Desc
 	dials, dialErrors, accepts, acceptErrors                      *prometheus.Desc
@@ -41,19 +42,26 @@ func newDescs() descs {
 		forgotten: desc("forgotten_flushes_total", "Writes of what was put and never flushed."),
 
 		links:       desc("links", "Peers to which there is a link."),
-		lanes:       desc("lanes", "Lanes by plane and state: up, or leaving when the link has gone to another plane and only open responses hold the lane.", "plane", "state"),
+		lanes:       desc("lanes", "Lanes by plane and state: up, or down while they have no connection.", "plane", "state"),
 		laneQueue:   desc("lane_queue_bytes", "Bytes that wait to be written to a lane.", "plane", "peer", "lane"),
 		laneRTT:     desc("lane_rtt_seconds", "Round trip of the last PING on a lane (frontends).", "plane", "peer", "lane"),
 		laneStreams: desc("lane_streams", "Open responses on a lane.", "plane", "peer", "lane"),
-		laneDeaths:  desc("lane_deaths_total", "Lanes that have ended, by reason.", "reason"),
+		laneDeaths:  desc("lane_deaths_total", "Connections of lanes that have ended, by reason.", "reason"),
 		addresses:   desc("refused_addresses", "Addresses in the records of known nodes that are not dialled, by reason (frontends).", "reason"),
-		moved:       desc("streams_moved_total", "Responses that were moved to another lane."),
+
+		takeovers:    desc("lane_takeovers_total", "Lanes that went on over another connection, by reason.", "reason"),
+		takeoverTime: desc("lane_takeover_seconds", "For how long lanes that were taken over had no connection (frontends)."),
+		down:         desc("lane_down_seconds_total", "Time for which lanes had no connection, of all lanes together."),
+		resent:       desc("lane_resent_bytes_total", "Bytes that were sent again over another connection."),
+		log:          desc("lane_log_bytes", "Bytes that were sent and are kept until the other end has them, of all lanes together."),
+		logFull:      desc("lane_log_full_seconds_total", "Time for which lanes had to wait because what they keep had reached its limit."),
+		acks:         desc("lane_acks_total", "ACKs, alone in a write or along with other records.", "company"),
+		skipped:      desc("records_skipped_total", "Records of killed responses that were not sent any more."),
 
 		dropped:   desc("records_dropped_total", "Records of the protocol that were dropped without being an error, by reason.", "reason"),
 		refused:   desc("refused_terms_total", "Terms of requests that could not be used (workers)."),
 		stalls:    desc("window_stalls_total", "Times that a response had to wait because its window was full (workers)."),
-		replay:    desc("replay_bytes", "Bytes kept until their consumer has taken them (workers)."),
-		committed: desc("committed_bytes", "Bytes of windows given away (frontends) or accepted (workers)."),
+		committed: desc("committed_bytes", "Bytes of windows given away (frontends) or accepted (workers), and of what lanes keep."),
 		buffered:  desc("buffered_bytes", "Bytes that wait for their consumer (frontends)."),
 
 		udpDatagrams: desc("udp_datagrams_total", "QUIC packets on this process's sockets, after reads and writes of several were split.", "direction"),

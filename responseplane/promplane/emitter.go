@@ -38,3 +38,23 @@ func (e emitter) perWrite(d *prometheus.Desc, s responseplane.Stats) {
 	}
 	e.ch <- prometheus.MustNewConstHistogram(d, n, float64(s.RecordsOut), buckets)
 }
+
+func (e emitter) seconds(d *prometheus.Desc, v float64) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v)
+}
+
+// takeoverTime makes a histogram of how long lanes were without a connection, whatever the reason.
+func (e emitter) takeoverTime(d *prometheus.Desc, by map[string]responseplane.Takeovers) {
+	buckets := make(map[float64]uint64)
+	var n uint64
+	var sum float64
+	for _, t := range by {
+		n, sum = n+t.Count, sum+t.Time.Seconds()
+		var below uint64
+		for i, bound := range responseplane.TakeoverBuckets() {
+			below += t.Buckets[i]
+			buckets[bound.Seconds()] += below
+		}
+	}
+	e.ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets)
+}

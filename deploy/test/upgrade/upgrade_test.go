@@ -18,7 +18,7 @@ import (
 
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
 	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/wire"
+	"github.com/laneway-ai/laneway/mux"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -292,7 +292,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if err := lab.Build(t.Context(), lab.Root(), now); err != nil {
 		t.Fatal(err)
 	}
-	if low, high := wireVersions(t); high < wire.MinVersion || low > wire.MaxVersion {
+	if low, high := wireVersions(t); high < mux.WireMin || low > mux.WireMax {
 		t.Run("versions that do not meet", func(t *testing.T) { strangers(t, was, now, high) })
 		return
 	}
@@ -327,7 +327,7 @@ func strangers(t *testing.T, was, now string, version int) {
 	p := f.frontend(now)
 	lab.Eventually(t, time.Minute, "the frontend names both versions", func() error {
 		for line := range strings.Lines(p.Log()) {
-			if strings.Contains(line, strconv.Itoa(version)) && strings.Contains(line, strconv.Itoa(wire.MaxVersion)) && strings.Contains(line, "version") {
+			if strings.Contains(line, strconv.Itoa(version)) && strings.Contains(line, strconv.Itoa(mux.WireMax)) && strings.Contains(line, "version") {
 				return nil
 			}
 		}

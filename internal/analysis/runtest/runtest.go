@@ -116,7 +116,7 @@ func (s *Spec) run(rows []report.Row) *report.Run {
 	}
 	n := report.Ptr(tokens)
 	run.Plane = &report.Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: report.Ptr(1.0), Wakes: n, StreamsEnded: map[string]int64{"complete": int64(len(rows))},
-		StreamsMoved: report.Ptr(int64(0)), PlaneRecords: map[string]int64{s.plane(): tokens}, Lanes: []report.Lane{{Process: "worker-0", Streams: n, Bytes: n}}}
+		Takeovers: report.Ptr(int64(0)), ResentBytes: report.Ptr(int64(0)), PlaneRecords: map[string]int64{s.plane(): tokens}, Lanes: []report.Lane{{Process: "worker-0", Streams: n, Bytes: n}}}
 	if s.plane() == "quic" {
 		z := report.Ptr(int64(0))
 		run.UDP = &report.UDP{InDatagrams: n, OutDatagrams: n, RcvbufErrors: report.Ptr(int64(7)), SocketDrops: z, LibraryDrops: z, PacketsLost: z, DatagramsPerToken: report.Ptr(.08),

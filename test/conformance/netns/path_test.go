@@ -47,7 +47,7 @@ func (r *rig) settled(t *testing.T, most int) {
 			deaths = append(deaths, fmt.Sprintf("%s %v", k, v))
 		}
 	}
-	t.Logf("streams moved %v, deaths %v", sum(m, "laneway_streams_moved_total"), deaths)
+	t.Logf("streams moved %v, deaths %v", sum(m, "laneway_lane_takeovers_total"), deaths)
 	if n := sum(m, "laneway_lane_deaths_total"); int(n) > most {
 		t.Errorf("lanes died %v times, expected at most %d: %v", n, most, deaths)
 	}
@@ -110,7 +110,7 @@ func TestMTUShrinks(t *testing.T) {
 				r.replaced(t, c.plane, began)
 			}
 			run := r.finishSettled(t, 2*r.lanes)
-			if c.plane == "quic" && *run.Plane.StreamsMoved == 0 {
+			if c.plane == "quic" && *run.Plane.Takeovers == 0 {
 				t.Error("no stream was moved, so this shows nothing")
 			}
 		})
@@ -131,7 +131,7 @@ func TestOnePortBlocked(t *testing.T) {
 			r.drop(t, "frontend", "ipproto", proto, "sport", port)
 			r.replaced(t, plane, time.Now())
 			run := r.finishSettled(t, 2)
-			if *run.Plane.StreamsMoved == 0 {
+			if *run.Plane.Takeovers == 0 {
 				t.Error("no stream was moved, so this shows nothing")
 			}
 		})
@@ -157,8 +157,8 @@ func TestAllUDPBlocked(t *testing.T) {
 		t.Errorf("%v fallbacks were counted", n)
 	}
 	run := r.finishSettled(t, 2*r.lanes)
-	if *run.Plane.StreamsMoved == 0 || run.Plane.PlaneRecords["tls"] == 0 || run.Plane.PlaneRecords["quic"] == 0 {
-		t.Errorf("moved %v, records %v", *run.Plane.StreamsMoved, run.Plane.PlaneRecords)
+	if *run.Plane.Takeovers == 0 || run.Plane.PlaneRecords["tls"] == 0 || run.Plane.PlaneRecords["quic"] == 0 {
+		t.Errorf("moved %v, records %v", *run.Plane.Takeovers, run.Plane.PlaneRecords)
 	}
 }
 

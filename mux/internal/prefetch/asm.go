@@ -1,8 +1,0 @@
-//go:build amd64 || arm64
-
-package prefetch
-
-// Write says that 192 bytes at a and 128 bytes at b will soon be written.
-//
-//go:noescape
-func Write(a, b uintptr)
