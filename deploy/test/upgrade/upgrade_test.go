@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// oldCommit is the first commit at which the whole system ran; a fleet of it must be upgradable.
-const oldCommit = "446e4a4ef5c628d22d99685725917d3e88c7f5cd"
+// oldCommit is the first commit of the lane protocol as it is now; a fleet of it must be upgradable.
+const oldCommit = "8bd4aea25ee9c4d243356708e309a23b7f6c9810"
 
 const (
 	workerProcesses, workersEach = 3, 2
@@ -72,7 +72,7 @@ func buildOld(t *testing.T, dir string) {
 // wireVersions are the protocol versions that the old commit speaks.
 func wireVersions(t *testing.T) (lowest, highest int) {
 	t.Helper()
-	src, err := git(t, "show", oldCommit+":internal/wire/hello.go")
+	src, err := git(t, "show", oldCommit+":mux/internal/wire/hello.go")
 	if err != nil {
 		t.Fatal(err)
 	}
