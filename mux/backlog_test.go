@@ -6,11 +6,12 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// A stream that is always ahead of its lane never empties what it keeps for its turn. What has left that must not stay in
-// memory all the same.
+// A stream that is always ahead of its lane never empties what it keeps for its turn. What has left that must not stay
+// in memory all the same.
 func TestBacklogThatIsNeverEmptyStaysSmall(t *testing.T) {
 	const window, total = 1 << 20, 24 << 20
-	p := newPair(t, pairConfig{recv: Config{Window: window, MaxBuffered: windowShare * 2 * window}, mem: memory.Config{Buffer: 64 << 10}})
+	p := newPair(t, pairConfig{recv: Config{Window: window, MaxBuffered: windowShare * 2 * window},
+		mem: memory.Config{Buffer: 64 << 10}})
 	in, out := p.open(t)
 	rec := make([]byte, 8<<10)
 	most := 0

@@ -336,6 +336,7 @@ func TestLostLaneKeepsNoRecords(t *testing.T) {
 		f.lane(t).talk(wire.Ping)
 		l := f.laneOf(t, 1, 0)
 		_ = l.conn.Close()
+		synctest.Wait() // until the worker knows: what was sealed before stays in the log
 		const n = 100
 		for i := range n {
 			s := f.attach(t, f.terms(l, uint32(i+1)))

@@ -16,7 +16,7 @@ import (
 const maxOpenTerms = 65536
 
 // OpenStream is a stream whose worker is not chosen yet: its terms travel inside the request, and the worker that gets it
-// claims the stream on its link. Wait for it, or Close it.
+// claims the stream on its link. Close it in the end, whatever came of it: until then it counts among those that wait.
 type OpenStream struct {
 	recv  *Receiver
 	id    [16]byte

@@ -156,6 +156,21 @@ func TestDisown(t *testing.T) {
 	}
 }
 
+// TestSettledWhileAnOwnerEmits: what it has to say is not said yet.
+func TestSettledWhileAnOwnerEmits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, rigConfig{})
+		s := newSource(g.worker(), Bulk, 0)
+		settled := false
+		s.during = func() { settled = g.worker().pipe.Settled() }
+		g.worker().pipe.Owe(&s.owed, Bulk)
+		g.finish(1, true)
+		if s.called != 1 || settled || !g.worker().pipe.Settled() {
+			t.Errorf("it emitted %d times; settled: %t meanwhile, %t then", s.called, settled, g.worker().pipe.Settled())
+		}
+	})
+}
+
 // TestChunks: an idle lane keeps one small chunk a place, and a fuller one gets larger ones.
 func TestChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (p *Pipe) Received() uint64 { return p.received.Load() }
 func (p *Pipe) Settled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.waiting() && p.sealed == p.acked
+	return !p.writing && !p.waiting() && p.sealed == p.acked // an owner that emits just now waits nowhere
 }
 
 // Discard forgets everything that was to be sent: the link has ended. The pipe has no connection and gets none any more.

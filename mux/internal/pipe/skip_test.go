@@ -148,8 +148,8 @@ func TestSkipTheLast(t *testing.T) {
 	g.worker().checkEmpty()
 }
 
-// TestSkipWhileOwnersEmit has a stream killed while the writer lets owners emit, without the lock: its END came to urgent,
-// and what is unsent of it in bulk must not go behind that.
+// TestSkipWhileOwnersEmit has a stream killed while the writer lets owners emit, without the lock: its END came to
+// urgent, and what is unsent of it in bulk must not go behind that.
 func TestSkipWhileOwnersEmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, rigConfig{})
