@@ -353,9 +353,9 @@ func TestLostLaneKeepsNoRecords(t *testing.T) {
 			}
 		}
 		again := f.laneOf(t, 1, 0)
-		again.alive(t)
-		if got := again.count(wire.End); got != n || again.count(wire.Data) != 0 {
-			t.Errorf("%d ENDs came of %d, and %d records", got, n, again.count(wire.Data))
+		waitFor(t, "all ENDs", func() bool { return again.count(wire.End) == n })
+		if again.alive(t); again.count(wire.End) != n || again.count(wire.Data) != 0 {
+			t.Errorf("%d ENDs came of %d streams, and %d records", again.count(wire.End), n, again.count(wire.Data))
 		}
 	})
 }
