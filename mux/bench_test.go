@@ -37,7 +37,8 @@ var benchBase = benchCase{streams: 1024, record: 64, lanes: 1, arrival: "burst",
 
 var benchPlanes = []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneQUIC}
 
-// sweep lists the cases of each plane: every setting of streams with every record size, then each other setting by itself.
+// sweep lists the cases of each plane: every setting of streams with every record size, then each other setting by
+// itself.
 func sweep() (cases []benchCase) {
 	for _, plane := range benchPlanes {
 		add := func(change func(*benchCase)) {
@@ -135,7 +136,8 @@ func (l *benchLoad) finish(b *testing.B) {
 	l.p.settled(b)
 }
 
-// BenchmarkThroughput puts one record on each stream and waits until all are taken: what a record costs when nothing rests.
+// BenchmarkThroughput puts one record on each stream and waits until all are taken: what a record costs when nothing
+// rests.
 func BenchmarkThroughput(b *testing.B) {
 	for _, c := range sweep() {
 		b.Run(c.String(), func(b *testing.B) {
@@ -178,16 +180,16 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// Paced load: the same records a second for any number of streams. A step of 2.5 ms serves the next group of streams; a stream
-// lives for benchLife records, so that there are always first records.
+// Paced load: the same records a second for any number of streams. A step of 2.5 ms serves the next group of streams;
+// a stream lives for benchLife records, so that there are always first records.
 const (
 	benchStep  = 2500 * time.Microsecond
 	benchGroup = 64
 	benchLife  = 16
 )
 
-// BenchmarkDelay serves streams at a pace and measures the delivery delay: from the engine's stamp to the frontend's hands, of all
-// records and of first ones, and the CPU of both sides.
+// BenchmarkDelay serves streams at a pace and measures the delivery delay: from the engine's stamp to the frontend's
+// hands, of all records and of first ones, and the CPU of both sides.
 func BenchmarkDelay(b *testing.B) {
 	for _, c := range sweep() {
 		b.Run(c.String(), func(b *testing.B) { benchDelay(b, c) })
@@ -268,8 +270,8 @@ func benchDelay(b *testing.B, c benchCase) {
 	l.finish(b)
 }
 
-// BenchmarkFirstRecordOnTheWire measures from the engine's Send of a first record, on an idle lane, to the lane's write: when
-// the engine's goroutine parks afterwards, and when it goes on computing for 2 ms.
+// BenchmarkFirstRecordOnTheWire measures from the engine's Send of a first record, on an idle lane, to the lane's
+// write: when the engine's goroutine parks afterwards, and when it goes on computing for 2 ms.
 func BenchmarkFirstRecordOnTheWire(b *testing.B) {
 	for _, plane := range []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneTLS, transport.PlaneQUIC} {
 		for _, engine := range []string{"parks", "computes"} {

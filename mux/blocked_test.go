@@ -122,7 +122,8 @@ var blockedEvents = map[string]func(w *blockedAt, worker bool, cancel func()){
 	"context": func(_ *blockedAt, _ bool, cancel func()) { cancel() },
 }
 
-// Every operation that waits returns promptly, with the right error, whatever ends it; the death of a lane ends nothing.
+// Every operation that waits returns promptly, with the right error, whatever ends it; the death of a lane ends
+// nothing.
 func TestCloseWhileBlocked(t *testing.T) {
 	for _, op := range blockedOps {
 		for event, want := range op.want {

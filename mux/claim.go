@@ -18,9 +18,9 @@ type grant struct {
 	terms []byte
 }
 
-// Claim opens the stream that open terms name: one round trip on the link to the frontend, which the engine can spend on
-// its prefill. It fails with ErrStaleTerms (the frontend has given the request up, or another worker has it), ErrBusy,
-// ErrDraining, ErrNoLink, ErrClosed, or ctx's error.
+// Claim opens the stream that open terms name: one round trip on the link to the frontend, which the engine can spend
+// on its prefill. It fails with ErrStaleTerms (the frontend has given the request up, or another worker has it),
+// ErrBusy, ErrDraining, ErrNoLink, ErrClosed, or ctx's error.
 func (s *Sender) Claim(ctx context.Context, terms []byte) (*OutStream, error) {
 	stream, err := s.claim(ctx, terms)
 	if err != nil {

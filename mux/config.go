@@ -11,8 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Config has the settings of a Sender or Receiver. Zero means the default; for durations that can be off, negative means
-// off. It is copied when it is used.
+// Config has the settings of a Sender or Receiver. Zero means the default; for durations that can be off, negative
+// means off. It is copied when it is used.
 type Config struct {
 	// ID is this node's identity; required.
 	ID transport.NodeID
@@ -37,8 +37,8 @@ type Config struct {
 	Log int
 	// MaxRecord is the longest record that a Receiver assembles, 16 MiB by default.
 	MaxRecord int
-	// ShrinkThreshold is the size past which a stream's buffer that a large record has grown is given back once the record is
-	// taken: 1 MiB by default, 64 KiB to 1 GiB.
+	// ShrinkThreshold is the size past which a stream's buffer that a large record has grown is given back once the
+	// record is taken: 1 MiB by default, 64 KiB to 1 GiB.
 	ShrinkThreshold int
 	// MaxStreams is how many streams a Sender allows on a link: 65,536 by default, up to 16,777,215.
 	MaxStreams int
@@ -50,8 +50,8 @@ type Config struct {
 	// Idle is after how long without a byte the connection of such a lane is dead, 15 s by default. Of these times each
 	// link uses the shorter ones of its two ends; no silence is shorter than three PINGs.
 	Idle time.Duration
-	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; its connection is dead after three of
-	// them. Negative: as idle lanes.
+	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; its connection is dead after
+	// three of them. Negative: as idle lanes.
 	ActivePing time.Duration
 	// ResumeTimeout is how long a lane may be without a connection, 10 s by default, 90 s at most; the shorter one of both
 	// ends holds. Negative: the death of a connection ends its streams.

@@ -291,8 +291,8 @@ func TestThousandEndsCostFewWrites(t *testing.T) {
 	})
 }
 
-// few checks that a node has written at most once for each read and pass. PINGs are writes of their own, and what does not
-// fit is one more.
+// few checks that a node has written at most once for each read and pass. PINGs are writes of their own, and what
+// does not fit is one more.
 func few(t *testing.T, before, after Stats, passes int) {
 	t.Helper()
 	const others = 100 // a tenth of the ends, however slow the machine is
@@ -375,8 +375,8 @@ func TestEmptyRecordsCostASmallMultiple(t *testing.T) {
 	})
 }
 
-// What a consumer has given up costs its slot and nothing of what had come for it, though the worker never answers KILL:
-// the window is given out again.
+// What a consumer has given up costs its slot and nothing of what had come for it, though the worker never answers
+// KILL: the window is given out again.
 func TestGivenUpStreamsHoldNoRecords(t *testing.T) {
 	const streams, each = 256, 4 << 10
 	onSockets(t, func(t *testing.T, plane string) {

@@ -15,10 +15,10 @@ func (s *InStream) Stop() {
 	s.lane.pipe.Flush(pipe.ByUrgent)
 }
 
-// Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine before
-// the first record as well as after it, and does nothing when the worker has ended the stream. A sink is told by the lane's
-// reader, at the latest when the worker's END comes. An end that is complete, or of no type that there is, counts as
-// killed: what was cut short never looks complete.
+// Kill ends the stream now, with the end given unless it has one. What is buffered is dropped. It reaches the engine
+// before the first record as well as after it, and does nothing when the worker has ended the stream. A sink is told
+// by the lane's reader, at the latest when the worker's END comes. An end that is complete, or of no type that there
+// is, counts as killed: what was cut short never looks complete.
 func (s *InStream) Kill(end End) {
 	if !end.Type.Valid() || end.Type == EndComplete {
 		end.Type = EndKilled

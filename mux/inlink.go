@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// inLink is a Receiver's side of a link: its slots and lanes. A link that has ended does not come back; the next one has a
-// new number and an empty table.
+// inLink is a Receiver's side of a link: its slots and lanes. A link that has ended does not come back; the next one
+// has a new number and an empty table.
 type inLink struct {
 	*node
 	recv    *Receiver
@@ -106,7 +106,8 @@ func (k *inLink) Lost(why string, protocol bool) {
 	k.deliverEnds(ended)
 }
 
-// checkTimes ends the streams whose time is up, and has those who wait for a first record look whether their lane is down.
+// checkTimes ends the streams whose time is up, and has those who wait for a first record look whether their lane is
+// down.
 func (k *inLink) checkTimes(now int64, late time.Duration) {
 	down := make([]bool, len(k.lanes))
 	for i, n := range k.lanes {

@@ -11,8 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/pipe"
 )
 
-// Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns io.EOF
-// if the stream is complete, else an *EndError; or ctx's error.
+// Next returns the next record, waiting for it. It is valid until the next call. After the last record it returns
+// io.EOF if the stream is complete, else an *EndError; or ctx's error.
 func (s *InStream) Next(ctx context.Context) ([]byte, error) {
 	if s.next < len(s.views) {
 		s.next++
@@ -26,9 +26,9 @@ func (s *InStream) Next(ctx context.Context) ([]byte, error) {
 	return batch[0], nil
 }
 
-// NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the next
-// call and count as consumed. The end is reported as by Next. With a sink it waits for a call of it that is under way and for
-// nothing else: nothing and no error says that the stream is empty and the sink has it again.
+// NextBatch returns all records that are ready, at least one, waiting when there is none. They are valid until the
+// next call and count as consumed. The end is reported as by Next. With a sink it waits for a call of it that is
+// under way and for nothing else: nothing and no error says that the stream is empty and the sink has it again.
 func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		s.mu.Lock()
@@ -72,12 +72,12 @@ func (s *InStream) NextBatch(ctx context.Context) ([][]byte, error) {
 // retryAfter is how long a stream's lane may be without a connection before a request that has no record yet is told.
 const retryAfter = 500 * time.Millisecond
 
-// ErrLinkDown is what Wait returns when the stream's lane has been without a connection for so long that a request that has
-// no record yet is better sent elsewhere.
+// ErrLinkDown is what Wait returns when the stream's lane has been without a connection for so long that a request
+// that has no record yet is better sent elsewhere.
 var ErrLinkDown = errors.New("mux: the link to the worker is down")
 
-// Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with ErrLinkDown
-// or ctx's error.
+// Wait waits until a record is ready or the stream has ended, whichever way; it takes nothing. It fails with
+// ErrLinkDown or ctx's error.
 func (s *InStream) Wait(ctx context.Context) error { return s.waitReady(ctx, false) }
 
 // WaitOn is Wait for a request that nobody else can take: it waits on while the link is down, and ends with the stream.
@@ -116,8 +116,8 @@ func (s *InStream) await(ctx context.Context) error {
 	return nil
 }
 
-// watch has the end of ctx wake the stream's consumer. It is set once for a context, so that a wait is a receive from one
-// channel: a select costs a third of all that pulling costs. The lock is held.
+// watch has the end of ctx wake the stream's consumer. It is set once for a context, so that a wait is a receive from
+// one channel: a select costs a third of all that pulling costs. The lock is held.
 func (s *InStream) watch(ctx context.Context) {
 	done := ctx.Done()
 	if done == s.watched {
@@ -149,8 +149,8 @@ func endError(end *End) error {
 	return &EndError{End: *end}
 }
 
-// maxViews is for how many records a stream keeps the room to hand them over. A window of empty ones has more, and their
-// views are three times the window.
+// maxViews is for how many records a stream keeps the room to hand them over. A window of empty ones has more, and
+// their views are three times the window.
 const maxViews = 1024
 
 // take hands over what is ready: the two buffers change places. The lock is held.
@@ -197,9 +197,9 @@ func (s *InStream) credit() bool {
 	return true
 }
 
-// fast says whether, at the stream's pace until now, the worker could use up the other half of the window while CONSUMED
-// waits for the gap. Tokens never are: that would be more than 4 MiB/s of one response, with the default window and gap.
-// The lock is held.
+// fast says whether, at the stream's pace until now, the worker could use up the other half of the window while
+// CONSUMED waits for the gap. Tokens never are: that would be more than 4 MiB/s of one response, with the default
+// window and gap. The lock is held.
 func (s *InStream) fast() bool {
 	half := float64(s.window / 2)
 	return float64(s.lastData-s.firstData)*half < 4*float64(s.link.node.cfg.GapMax)*float64(s.received)

@@ -40,7 +40,8 @@ func (s *InStream) data(h wire.Header, body []byte, now int64) {
 		return
 	}
 	if s.received+size-s.reported > uint64(s.window) {
-		s.broke("%s overruns the window of %d bytes: %d received, %d reported as consumed", h.Kind, s.window, s.received+size, s.reported)
+		s.broke("%s overruns the window of %d bytes: %d received, %d reported as consumed",
+			h.Kind, s.window, s.received+size, s.reported)
 		return
 	}
 	s.received += size
@@ -89,8 +90,8 @@ func (s *InStream) data(h wire.Header, body []byte, now int64) {
 	s.bytes += uint64(whole)
 }
 
-// keep copies the record that waits in the lane's buffer. The lock is held, and the lane's reader has not yet been here at
-// the end of its read (deliver), or is here.
+// keep copies the record that waits in the lane's buffer. The lock is held, and the lane's reader has not yet been
+// here at the end of its read (deliver), or is here.
 func (s *InStream) keep() {
 	if s.passing != nil {
 		s.ready = binary.LittleEndian.AppendUint32(s.ready, uint32(len(s.passing)))

@@ -5,19 +5,20 @@ import "time"
 // slowSink is how long sink calls, or the end of a pass, may take before it is counted.
 const slowSink = 10 * time.Millisecond
 
-// Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at a
-// time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait of its
-// stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last call, which
-// comes once, unless the stream was closed before. False says "not now": the records of this call stay buffered, and the
-// stream is pulled until NextBatch finds it empty.
+// Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at
+// a time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait
+// of its stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last
+// call, which comes once, unless the stream was closed before. False says "not now": the records of this call stay
+// buffered, and the stream is pulled until NextBatch finds it empty.
 type Sink func(records [][]byte, end error) bool
 
 // PassSink is a Sink that is also told of the pass that it is called in.
 type PassSink func(pass *Pass, records [][]byte, end error) bool
 
-// OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent. ended
-// makes the error that the last call has, of any end, complete too. It is a function of its own so that the caller need
-// not put another one around the sink: it would be one more place in memory that each record fetches from far away.
+// OnRecords sets the sink. Records that wait already are given to NextBatch, so call it before the terms are sent.
+// ended makes the error that the last call has, of any end, complete too. It is a function of its own so that the
+// caller need not put another one around the sink: it would be one more place in memory that each record fetches from
+// far away.
 func (s *InStream) OnRecords(sink Sink, ended func(*End) error) { s.setSink(sink, nil, ended) }
 
 // OnPass is OnRecords for a sink that wants to know its pass.
@@ -64,8 +65,8 @@ func (s *InStream) deliver(pass *Pass) {
 	}
 }
 
-// callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go unless
-// it says so.
+// callSink gives what is ready to the sink and says whether an end has come meanwhile. The lock is held, and let go
+// unless it says so.
 func (s *InStream) callSink(pass *Pass) (again bool) {
 	views := pass.views[:0]
 	if s.passing != nil {

@@ -32,8 +32,8 @@ func (k *inLink) set(index uint32, s *InStream) {
 	pages[index/slotPage][index%slotPage].Store(s)
 }
 
-// MintOptions are the time bounds of a stream; zero or less means none. The Receiver's ticker watches them, so they are exact to a
-// quarter of a second.
+// MintOptions are the time bounds of a stream; zero or less means none. The Receiver's ticker watches them, so they
+// are exact to a quarter of a second.
 type MintOptions struct {
 	TimeLeft    time.Duration // until the whole stream must have ended; it travels in the terms
 	FirstRecord time.Duration // until the first record must be here
@@ -58,7 +58,8 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	index, ok := k.takeIndex()
 	if !ok {
 		k.budget.Give(int64(window))
-		return nil, fmt.Errorf("%w: all %d slots of the link to node %s are taken", ErrBusy, k.link.MaxStreams(), k.link.Peer())
+		return nil, fmt.Errorf("%w: all %d slots of the link to node %s are taken",
+			ErrBusy, k.link.MaxStreams(), k.link.Peer())
 	}
 	k.gens[index]++
 	k.number++
@@ -80,13 +81,14 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	return s, nil
 }
 
-// placementSlack is by which part of the fewest open streams, and one, a lane may be above it and still get the next one.
+// placementSlack is by which part of the fewest open streams, and one, a lane may be above it and still get the next
+// one.
 const placementSlack = 8
 
-// leastToCome is the lane for the next stream, nil if none has a connection: of those with the fewest open streams, or
-// hardly more, the one that has carried the fewest bytes, with what its open streams will bring if they are like those
-// before. Lengths of streams are heavy-tailed, so equal numbers of streams alone leave the lanes up to 1.6 times as busy as
-// the mean. The lock is held.
+// leastToCome is the lane for the next stream, nil if none has a connection: of those with the fewest open streams,
+// or hardly more, the one that has carried the fewest bytes, with what its open streams will bring if they are like
+// those before. Lengths of streams are heavy-tailed, so equal numbers of streams alone leave the lanes up to 1.6
+// times as busy as the mean. The lock is held.
 func (k *inLink) leastToCome() *inLane {
 	fewest, carried := int64(math.MaxInt64), uint64(0)
 	for i, l := range k.link.Lanes() {

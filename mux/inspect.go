@@ -16,7 +16,8 @@ import (
 const (
 	// inspectHeads is how many headers of records a stream keeps.
 	inspectHeads = 16
-	// headShift is how exactly the time of a header is kept: 8.2 µs. 32 bits of it are 9.7 hours, and later ones say so much.
+	// headShift is how exactly the time of a header is kept: 8.2 µs. 32 bits of it are 9.7 hours, and later ones say
+	// so much.
 	headShift = 13
 )
 
@@ -87,8 +88,8 @@ type StreamInfo struct {
 	Number     uint64
 	// State: minted (no OPEN yet), live, closing (the application has its end, the worker's is awaited), ended.
 	State string
-	// Window is the most bytes of DATA, headers included, that may be unconsumed. Of those, Received came, Consumed were taken
-	// by the application, and Reported are what the worker was told of that.
+	// Window is the most bytes of DATA, headers included, that may be unconsumed. Of those, Received came, Consumed
+	// were taken by the application, and Reported are what the worker was told of that.
 	Window, Received, Consumed, Reported uint64
 	Records, Bytes                       uint64 // whole records and their payload
 	Buffered                             int    // payload bytes that wait for the application, parts of a record too
@@ -103,7 +104,8 @@ type StreamInfo struct {
 	heads heads
 }
 
-// Heads are the headers of the last records, oldest first, at most 16. END is among them unless the stream was given up before.
+// Heads are the headers of the last records, oldest first, at most 16. END is among them unless the stream was given
+// up before.
 func (i *StreamInfo) Heads() []RecordHead { return i.heads.list(i.Received) }
 
 var inStateNames = [...]string{inMinted: "minted", inLive: "live", inClosing: "closing", inFree: "ended"}
@@ -117,7 +119,8 @@ func (s *InStream) Inspect() StreamInfo {
 	i := StreamInfo{
 		Node: s.Node(), Link: s.link.link.Number(), Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number,
 		State: inStateNames[s.state], Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread,
-		Reported: s.reported, Records: s.records, Bytes: s.bytes, Buffered: len(s.ready) - prefix*int(s.readyN) + len(s.assembly),
+		Reported: s.reported, Records: s.records, Bytes: s.bytes,
+		Buffered:  len(s.ready) - prefix*int(s.readyN) + len(s.assembly),
 		StopAsked: s.stopAsked, heads: s.heads,
 		Minted: at(s.minted), First: at(s.firstData), Last: at(s.lastData), Ended: at(s.endedAt),
 	}
@@ -129,7 +132,8 @@ func (s *InStream) Inspect() StreamInfo {
 		if c.To != 0 && c.To < s.minted || s.endedAt != 0 && c.From > s.endedAt {
 			continue
 		}
-		l := LaneStay{Plane: c.Plane, Lane: s.lane.index, Serial: c.Serial, From: at(max(c.From, s.minted)), To: at(c.To), Remote: c.Remote}
+		l := LaneStay{Plane: c.Plane, Lane: s.lane.index, Serial: c.Serial, Remote: c.Remote,
+			From: at(max(c.From, s.minted)), To: at(c.To)}
 		if s.endedAt != 0 && (c.To == 0 || c.To > s.endedAt) {
 			l.To = at(s.endedAt)
 		}
@@ -150,7 +154,8 @@ type Progress struct {
 func (s *InStream) Progress() Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Progress{State: inStateNames[s.state], Records: s.records, First: s.link.time(s.firstData), Last: s.link.time(s.lastData)}
+	return Progress{State: inStateNames[s.state], Records: s.records,
+		First: s.link.time(s.firstData), Last: s.link.time(s.lastData)}
 }
 
 // time turns a node time into a point in time; 0 is none.

@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation. A stream that is pulled
-	// gets a second one of the same size, as the application may hold the first.
+	// inlineBuffer is the room for records inside the stream itself: what one pass brings needs no allocation. A
+	// stream that is pulled gets a second one of the same size, as the application may hold the first.
 	inlineBuffer = 240
 	prefix       = 4 // each buffered record has its length before it
 )
@@ -37,8 +37,8 @@ const (
 // InStream is one response at the frontend. It stays on one lane for its life. One goroutine at a time may call Next or
 // NextBatch; Stop, Kill and Close may be called by any.
 type InStream struct {
-	// First what a record touches on its way to a sink, in the order of the lines of 64 bytes that it lies in. With thousands
-	// of streams each line comes from far away.
+	// First what a record touches on its way to a sink, in the order of the lines of 64 bytes that it lies in. With
+	// thousands of streams each line comes from far away.
 	mu       sync.Mutex
 	slot     wire.Slot
 	state    inState

@@ -40,9 +40,9 @@ func (n *node) now() int64 { return int64(time.Since(n.epoch)) + 1 }
 // tickEvery is the period of the node's one ticker, which is all the clock that lanes and streams have.
 const tickEvery = 50 * time.Millisecond
 
-// runTicker calls tick until the node closes, with the time and the time of the tick before. late is by how much the tick
-// came too late, if that is over a second: a process that was stopped must not take its own silence for its peers', so
-// deadlines move by it.
+// runTicker calls tick until the node closes, with the time and the time of the tick before. late is by how much the
+// tick came too late, if that is over a second: a process that was stopped must not take its own silence for its
+// peers', so deadlines move by it.
 func (n *node) runTicker(tick func(now, last int64, late time.Duration)) {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()

@@ -15,8 +15,9 @@ import (
 // maxOpenTerms bounds the open terms that a Receiver waits for.
 const maxOpenTerms = 65536
 
-// OpenStream is a stream whose worker is not chosen yet: its terms travel inside the request, and the worker that gets it
-// claims the stream on its link. Close it in the end, whatever came of it: until then it counts among those that wait.
+// OpenStream is a stream whose worker is not chosen yet: its terms travel inside the request, and the worker that
+// gets it claims the stream on its link. Close it in the end, whatever came of it: until then it counts among those
+// that wait.
 type OpenStream struct {
 	recv  *Receiver
 	id    [16]byte
@@ -96,8 +97,8 @@ func (s *OpenStream) settle(in *InStream, err error) *InStream {
 	return s.stream
 }
 
-// claim answers a worker's CLAIM on its link. The first worker that asks gets the stream; when it asks again on the same
-// link before its OPEN, it gets the same terms.
+// claim answers a worker's CLAIM on its link. The first worker that asks gets the stream; when it asks again on the
+// same link before its OPEN, it gets the same terms.
 func (k *inLink) claim(id [16]byte) (wire.GrantCode, []byte) {
 	k.recv.mu.Lock()
 	s := k.recv.unclaimed[id]
@@ -123,7 +124,8 @@ func (k *inLink) claim(id [16]byte) (wire.GrantCode, []byte) {
 	return wire.Granted, in.terms
 }
 
-// mintFor mints the stream of open terms on this link. Two workers that ask at once race for it; the loser's is given back.
+// mintFor mints the stream of open terms on this link. Two workers that ask at once race for it; the loser's is given
+// back.
 func (k *inLink) mintFor(s *OpenStream) (*InStream, wire.GrantCode) {
 	o := s.opts
 	if !s.by.IsZero() {
@@ -174,8 +176,8 @@ func (g *grants) answer(body []byte) error {
 	return nil
 }
 
-// grantLater says that no lane is known to be up just now, and is no code of the protocol: a connection's writer is faster
-// than the news that it is there, or slower than that of its death.
+// grantLater says that no lane is known to be up just now, and is no code of the protocol: a connection's writer is
+// faster than the news that it is there, or slower than that of its death.
 const grantLater wire.GrantCode = 0xffff
 
 // again owes what was put off.

@@ -183,7 +183,8 @@ func (k *outLink) kill(n *outLane, slot wire.Slot, body []byte) error {
 	case number == 0 || number > wire.MaxNumber:
 		return &wire.Error{Kind: wire.Kill, Slot: slot, Reason: fmt.Sprintf("names stream number %d", number)}
 	case number > e.last() && (s != nil || e.owed()):
-		return &wire.Error{Kind: wire.Kill, Slot: slot, Reason: fmt.Sprintf("names number %d while %d is not over", number, e.last())}
+		return &wire.Error{Kind: wire.Kill, Slot: slot,
+			Reason: fmt.Sprintf("names number %d while %d is not over", number, e.last())}
 	case number > e.last():
 		e.set(number, owedBit)
 		n.answer(slot)

@@ -83,7 +83,8 @@ func (k *outLink) unsettled() (n int) {
 // within says whether the link has a slot.
 func (k *outLink) within(kind wire.Kind, s wire.Slot) error {
 	if int(s.Index()) > k.cfg.MaxStreams {
-		return &wire.Error{Kind: kind, Slot: s, Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
+		return &wire.Error{Kind: kind, Slot: s,
+			Reason: fmt.Sprintf("is beyond the %d slots that HELLO offered", k.cfg.MaxStreams)}
 	}
 	return nil
 }
@@ -214,8 +215,8 @@ func (k *outLink) each(fn func(*OutStream)) {
 	}
 }
 
-// LaneLost implements accept.Streams: the lane's hold is over. The writers of its streams are told and what was committed
-// for them is free; their ENDs go out if the lane ever has a connection again.
+// LaneLost implements accept.Streams: the lane's hold is over. The writers of its streams are told and what was
+// committed for them is free; their ENDs go out if the lane ever has a connection again.
 func (k *outLink) LaneLost(i int, why string) {
 	var fx effects
 	k.mu.Lock()
@@ -262,7 +263,8 @@ func (k *outLink) Lost(why string, protocol bool) {
 	fx.run()
 }
 
-// expire ends the open streams that are past their deadline; the frontend's KILL is the authority, this is the backstop.
+// expire ends the open streams that are past their deadline; the frontend's KILL is the authority, this is the
+// backstop.
 func (k *outLink) expire(now time.Time) {
 	var fx effects
 	var late []*outLane

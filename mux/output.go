@@ -9,9 +9,10 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// TryPut appends a record, or returns ErrWindowFull without waiting; then the function given to OnWritable is called once
-// there is room. It wakes nobody: a later Flush, of this stream or of the Sender, sends it. A record of more than half the
-// window, headers included, is ErrRecordTooLarge: there might never be room for all of it at once. rec may be reused.
+// TryPut appends a record, or returns ErrWindowFull without waiting; then the function given to OnWritable is called
+// once there is room. It wakes nobody: a later Flush, of this stream or of the Sender, sends it. A record of more
+// than half the window, headers included, is ErrRecordTooLarge: there might never be room for all of it at once. rec
+// may be reused.
 func (s *OutStream) TryPut(rec []byte) error {
 	n := wire.HeaderSize + len(rec)
 	if n > int(s.maxData) {
@@ -77,8 +78,8 @@ func (s *OutStream) tryPutLarge(rec []byte) error {
 }
 
 // Put appends a record and waits while the window is full; what is queued is flushed before it waits. A larger record
-// goes as fragments; a context that ends in the middle of one fails the stream, because the record cannot be taken back.
-// It wakes nobody else: a later Flush sends the record.
+// goes as fragments; a context that ends in the middle of one fails the stream, because the record cannot be taken
+// back. It wakes nobody else: a later Flush sends the record.
 func (s *OutStream) Put(ctx context.Context, rec []byte) error {
 	part := int(s.maxData) - wire.HeaderSize
 	if len(rec) <= part {
@@ -163,16 +164,16 @@ func (s *OutStream) TrySend(rec []byte) error {
 // itself, without blocking.
 func (s *OutStream) Flush() { s.pipe.Flush(pipe.ByFlush) }
 
-// OnWritable sets what is called, once after each ErrWindowFull, when the window has room again or the stream has ended.
-// It runs on a lane's reader and must not block.
+// OnWritable sets what is called, once after each ErrWindowFull, when the window has room again or the stream has
+// ended. It runs on a lane's reader and must not block.
 func (s *OutStream) OnWritable(fn func()) {
 	s.pipe.Lock()
 	s.onWritable = fn
 	s.pipe.Unlock()
 }
 
-// Complete ends the stream: all records were written. The trailer (at most 16 KiB) travels in the END. It needs no window
-// and is flushed at once.
+// Complete ends the stream: all records were written. The trailer (at most 16 KiB) travels in the END. It needs no
+// window and is flushed at once.
 func (s *OutStream) Complete(trailer []byte) error {
 	return s.Fail(End{Type: EndComplete, Trailer: trailer})
 }
@@ -184,8 +185,8 @@ func (s *OutStream) Fail(end End) error {
 	return err
 }
 
-// PutEnd ends the stream with any end and wakes nobody: a later Flush sends it, with what the rest of the pass has Put. It
-// needs no window. Records and Bytes of the End are filled in. A type of end that there is not is refused.
+// PutEnd ends the stream with any end and wakes nobody: a later Flush sends it, with what the rest of the pass has
+// Put. It needs no window. Records and Bytes of the End are filled in. A type of end that there is not is refused.
 func (s *OutStream) PutEnd(end End) error {
 	if len(end.Trailer) > wire.MaxEndTrailer {
 		return fmt.Errorf("%w: the trailer has %d bytes, at most %d are allowed",

@@ -19,11 +19,11 @@ const (
 // OutStream is one response at the worker. It stays on one lane for its life and knows nothing of connections: what is
 // appended there arrives, once and in order, or the stream ends as lost.
 //
-// Its writing methods (Put, TryPut, Send, TrySend, Complete, Fail) may be called by one goroutine at a time; Flush, Err,
-// Done, Stopping and OnWritable by any.
+// Its writing methods (Put, TryPut, Send, TrySend, Complete, Fail) may be called by one goroutine at a time; Flush,
+// Err, Done, Stopping and OnWritable by any.
 type OutStream struct {
-	// The lane's lock guards what changes and is not atomic. A worker with a thousand streams finds none of it in its caches
-	// when a pass comes to it, so what a record touches stands first.
+	// The lane's lock guards what changes and is not atomic. A worker with a thousand streams finds none of it in its
+	// caches when a pass comes to it, so what a record touches stands first.
 	pipe     *pipe.Pipe
 	end      atomic.Pointer[EndError] // set when the other side, or the plane, ended the stream
 	sent     uint64                   // bytes of DATA and DATA_MORE, headers included, that were put
@@ -166,8 +166,8 @@ func (s *OutStream) cut(end End, fx *effects) bool {
 	return true
 }
 
-// giveUp is cut by what makes the rest of the stream of no use: what is unsent is skipped, and END says why. The lock is
-// held.
+// giveUp is cut by what makes the rest of the stream of no use: what is unsent is skipped, and END says why. The lock
+// is held.
 func (s *OutStream) giveUp(end End, t EndType, fx *effects) {
 	if s.ended && s.later == nil {
 		return // its END is in the string

@@ -2,9 +2,9 @@ package mux
 
 import "github.com/laneway-ai/laneway/mux/internal/pipe"
 
-// Pass is a run of sink calls, one after the other on one goroutine: all those of one read of a lane, or all streams that lose
-// their link or their time at one moment. It is how the sinks of different streams do something together, such as
-// sending what each of them wrote with one system call.
+// Pass is a run of sink calls, one after the other on one goroutine: all those of one read of a lane, or all streams
+// that lose their link or their time at one moment. It is how the sinks of different streams do something together,
+// such as sending what each of them wrote with one system call.
 //
 // A Pass belongs to the sink that it was handed to during that call, and to what Defer was given. It must not be kept.
 type Pass struct {
@@ -18,16 +18,16 @@ type Pass struct {
 	owing   *pipe.Pipe // a stream owes CONSUMED there
 }
 
-// lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So a run
-// of that many that takes longer than slowSink counts as one slow call.
+// lookEvery is after how many sink calls the clock is read: more often it costs a twentieth of what a record does. So
+// a run of that many that takes longer than slowSink counts as one slow call.
 const lookEvery = 16
 
 // Value is what Defer was last given in this pass, nil before.
 func (p *Pass) Value() any { return p.value }
 
-// Defer sets Value and has after called once when all sinks of the pass have been, on the same goroutine, with no lock of
-// this package held. Functions of several calls are called in their order. Like a sink, after must not wait; a read of the
-// lane waits for it. Neither argument costs an allocation here; a method value is best made once.
+// Defer sets Value and has after called once when all sinks of the pass have been, on the same goroutine, with no
+// lock of this package held. Functions of several calls are called in their order. Like a sink, after must not wait;
+// a read of the lane waits for it. Neither argument costs an allocation here; a method value is best made once.
 func (p *Pass) Defer(value any, after func()) {
 	p.value = value
 	p.after = append(p.after, after)

@@ -119,7 +119,8 @@ func TestPassIsARead(t *testing.T) {
 	}
 }
 
-// A sink that is called outside a read of its lane is in a pass too: all streams that are told at that moment are in it.
+// A sink that is called outside a read of its lane is in a pass too: all streams that are told at that moment are in
+// it.
 func TestPassOutsideARead(t *testing.T) {
 	for _, c := range []struct {
 		name string

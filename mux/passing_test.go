@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// A record for a sink stays in the lane's buffer until the sink has had it. Whatever comes between its arrival and that, it is delivered as it
-// was sent, once, or kept: the buffer is overwritten by the next read.
+// A record for a sink stays in the lane's buffer until the sink has had it. Whatever comes between its arrival and
+// that, it is delivered as it was sent, once, or kept: the buffer is overwritten by the next read.
 func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 	for _, c := range []struct {
 		name string

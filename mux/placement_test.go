@@ -30,7 +30,8 @@ func pareto(r *rand.Rand, least, most float64, alpha float64) int {
 	return int(min(least/math.Pow(1-r.Float64(), 1/alpha), most))
 }
 
-// TestPlacement: under constant churn of streams of heavy-tailed lengths, the busiest lane carries little more than the mean.
+// TestPlacement: under constant churn of streams of heavy-tailed lengths, the busiest lane carries little more than
+// the mean.
 func TestPlacement(t *testing.T) {
 	const lanes = 8
 	for _, load := range []placementLoad{
@@ -102,8 +103,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// TestBurstIsPlacedEvenly: streams that are minted at once, before any of them has brought a byte, are as many on each lane, on a fresh link and on one whose
-// lanes have carried streams of the same kind.
+// TestBurstIsPlacedEvenly: streams that are minted at once, before any of them has brought a byte, are as many on
+// each lane, on a fresh link and on one whose lanes have carried streams of the same kind.
 func TestBurstIsPlacedEvenly(t *testing.T) {
 	const lanes = 8
 	inFakeTime(t, "", func(t *testing.T) {

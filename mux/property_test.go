@@ -21,9 +21,9 @@ var (
 	propertySeeds = flag.Uint64("property.seeds", 20, "how many seeds TestProperty runs")
 )
 
-// TestProperty runs random streams over random links while lanes die, and holds what arrives against an oracle: every record
-// once, in order, to the right stream; one end per stream and side, the right one; and nothing left when it is over. It runs
-// in fake time, so a slow machine changes nothing.
+// TestProperty runs random streams over random links while lanes die, and holds what arrives against an oracle: every
+// record once, in order, to the right stream; one end per stream and side, the right one; and nothing left when it is
+// over. It runs in fake time, so a slow machine changes nothing.
 func TestProperty(t *testing.T) {
 	first, last := uint64(1), *propertySeeds
 	if underRace {

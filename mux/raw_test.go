@@ -365,8 +365,8 @@ type rawWorker struct {
 	wg    sync.WaitGroup
 }
 
-// newRawWorker starts a Receiver and a listener that greets every lane; hello, if not nil, may change the answer or return
-// nil to write nothing.
+// newRawWorker starts a Receiver and a listener that greets every lane; hello, if not nil, may change the answer or
+// return nil to write nothing.
 func newRawWorker(t testing.TB, cfg Config, mem memory.Config, hello func(*wire.HelloBody) []byte) *rawWorker {
 	t.Helper()
 	n := memory.NewNetwork(mem)

@@ -14,8 +14,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Receiver is the frontend side of a node: it dials the lanes to its peers and mints the terms of streams. Methods may be
-// called concurrently.
+// Receiver is the frontend side of a node: it dials the lanes to its peers and mints the terms of streams. Methods
+// may be called concurrently.
 type Receiver struct {
 	node
 	peers *dial.Peers
@@ -98,9 +98,9 @@ func (r *Receiver) all() []*inLink {
 }
 
 // AddPeer adds a node, or replaces what is known of its planes, and dials it in the background. It fails with a
-// *NoPlaneError when no plane of the node is one of this Receiver's, and with a *NoAddressError when nobody can be reached
-// at any address of those. Such a node stands among Peers with the error until it is added again or removed, unless one of
-// its Alternatives is better.
+// *NoPlaneError when no plane of the node is one of this Receiver's, and with a *NoAddressError when nobody can be
+// reached at any address of those. Such a node stands among Peers with the error until it is added again or removed,
+// unless one of its Alternatives is better.
 func (r *Receiver) AddPeer(p Peer) error { return r.peers.Add(p) }
 
 // RemovePeer forgets a node: its streams end as lost and its lanes close. It does not wait for that, so that it may be
@@ -112,8 +112,8 @@ func (r *Receiver) Await(ctx context.Context, id transport.NodeID) error {
 	return r.peers.Await(ctx, id)
 }
 
-// AwaitReturn waits until a link that has no lane with a connection takes streams again. It fails with ErrNoLink as soon as
-// that cannot be, after ResumeTimeout at the latest.
+// AwaitReturn waits until a link that has no lane with a connection takes streams again. It fails with ErrNoLink as
+// soon as that cannot be, after ResumeTimeout at the latest.
 func (r *Receiver) AwaitReturn(ctx context.Context, id transport.NodeID) error {
 	return r.peers.AwaitReturn(ctx, id)
 }
@@ -121,12 +121,13 @@ func (r *Receiver) AwaitReturn(ctx context.Context, id transport.NodeID) error {
 // Up says whether a lane to the node is up and takes new streams.
 func (r *Receiver) Up(id transport.NodeID) bool { return r.peers.Up(id) }
 
-// UpSoon says whether the node's link takes streams, or has no lane with a connection and may still get one: it is not lost.
+// UpSoon says whether the node's link takes streams, or has no lane with a connection and may still get one: it is
+// not lost.
 func (r *Receiver) UpSoon(id transport.NodeID) bool { return r.peers.UpSoon(id) }
 
-// Suspect says that there is reason to think that a node has died: its record has left the registry. It is asked, and if
-// nothing at all arrives from it for a second its connections are dead; dialling decides then. If anything does, nothing
-// happens.
+// Suspect says that there is reason to think that a node has died: its record has left the registry. It is asked, and
+// if nothing at all arrives from it for a second its connections are dead; dialling decides then. If anything does,
+// nothing happens.
 func (r *Receiver) Suspect(id transport.NodeID) { r.peers.Suspect(id) }
 
 // State describes one peer.
@@ -135,8 +136,8 @@ func (r *Receiver) State(id transport.NodeID) (PeerState, bool) { return r.peers
 // Peers describes all peers, ordered by ID.
 func (r *Receiver) Peers() []PeerState { return r.peers.States() }
 
-// Mint opens a stream from a node that is up. It fails with ErrNoLink, ErrBusy, ErrDraining or ErrClosed. A peer that is
-// dialled on demand is waited for until ctx ends.
+// Mint opens a stream from a node that is up. It fails with ErrNoLink, ErrBusy, ErrDraining or ErrClosed. A peer that
+// is dialled on demand is waited for until ctx ends.
 func (r *Receiver) Mint(ctx context.Context, id transport.NodeID, o MintOptions) (*InStream, error) {
 	for {
 		if err := r.takes(); err != nil {

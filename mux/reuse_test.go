@@ -9,9 +9,9 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// TestSlotIsFreeOnlyAfterEnd: with one slot, a stream that was killed keeps it until the worker's END is read, however long
-// that takes, so what is still on its way can meet no other stream. And a request that comes late, when the slot's generation
-// has wrapped, is refused: it would be another request's answer.
+// TestSlotIsFreeOnlyAfterEnd: with one slot, a stream that was killed keeps it until the worker's END is read,
+// however long that takes, so what is still on its way can meet no other stream. And a request that comes late, when
+// the slot's generation has wrapped, is refused: it would be another request's answer.
 func TestSlotIsFreeOnlyAfterEnd(t *testing.T) {
 	p := newPair(t, pairConfig{send: Config{MaxStreams: 1}})
 	lanes := p.net.Conns()

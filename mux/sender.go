@@ -74,8 +74,8 @@ func (s *Sender) linkTo(k *accept.Link) *outLink {
 	return s.streams[k]
 }
 
-// Attach opens the stream that terms name. It fails with ErrStaleTerms, ErrTermsVersion, ErrBusy, ErrDraining, ErrNoLink
-// or ErrClosed.
+// Attach opens the stream that terms name. It fails with ErrStaleTerms, ErrTermsVersion, ErrBusy, ErrDraining,
+// ErrNoLink or ErrClosed.
 func (s *Sender) Attach(terms []byte) (*OutStream, error) {
 	stream, err := s.attach(terms)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Sender) takes() error {
 	return nil
 }
 
-// Flush has what every lane holds written: the end of an engine's pass. The records of all engines of a process that go to
-// one frontend share its lanes.
+// Flush has what every lane holds written: the end of an engine's pass. The records of all engines of a process that
+// go to one frontend share its lanes.
 func (s *Sender) Flush() {
 	for _, p := range s.links.Pipes() {
 		p.Flush(pipe.ByFlush)
@@ -141,8 +141,9 @@ func (s *Sender) tick(now, last int64, late time.Duration) {
 }
 
 // Drain refuses new terms, tells the frontends with GOAWAY and waits until every stream has ended and its END is
-// acknowledged. That happens on receipt, so slow clients do not hold it. A frontend that is dead costs the time for which
-// its lanes are held, since it may only have lost its connections; so does a single lane that stays away. ctx is the bound.
+// acknowledged. That happens on receipt, so slow clients do not hold it. A frontend that is dead costs the time for
+// which its lanes are held, since it may only have lost its connections; so does a single lane that stays away. ctx
+// is the bound.
 func (s *Sender) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.links.Drain("the worker drains")

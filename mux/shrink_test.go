@@ -11,8 +11,8 @@ func (s *InStream) held() int {
 	return cap(s.ready) + cap(s.taken) + cap(s.assembly)
 }
 
-// TestBufferOfALargeRecordIsGivenBack sends one record of 16 MiB and then small ones: the stream's room shrinks again when its
-// threshold says so.
+// TestBufferOfALargeRecordIsGivenBack sends one record of 16 MiB and then small ones: the stream's room shrinks again
+// when its threshold says so.
 func TestBufferOfALargeRecordIsGivenBack(t *testing.T) {
 	record := makeRecord(nil, 7, 0, DefaultMaxRecord-30)
 	small := makeRecord(nil, 7, 1, 64)

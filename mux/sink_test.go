@@ -13,7 +13,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// A sink is told of the end once, whatever comes after it: records on their way, the worker's END, the loss of the link.
+// A sink is told of the end once, whatever comes after it: records on their way, the worker's END, the loss of the
+// link.
 func TestSinkIsToldOfItsEndOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -244,7 +245,8 @@ func TestSinkThatEndsItsStream(t *testing.T) {
 	}
 }
 
-// A record that no receiver would assemble is refused where it is made: it would end the lane and the streams of others.
+// A record that no receiver would assemble is refused where it is made: it would end the lane and the streams of
+// others.
 func TestRecordLongerThanIsAssembled(t *testing.T) {
 	p := newPair(t, pairConfig{recv: Config{Window: 64 << 10}})
 	in, out := p.open(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// TestFullWindowDoesNotWaitForTheGap: a producer that has filled its window adds nothing to what waits, so neither its records nor the credit for
-// them wait for company. With urgent off they do, which costs a gap for each half of the window.
+// TestFullWindowDoesNotWaitForTheGap: a producer that has filled its window adds nothing to what waits, so neither
+// its records nor the credit for them wait for company. With urgent off they do, which costs a gap for each half of
+// the window.
 func TestFullWindowDoesNotWaitForTheGap(t *testing.T) {
 	const window, size, records, gap = 8 << 10, 1000, 1000, 5 * time.Millisecond
 	for _, c := range []struct {
@@ -66,8 +67,8 @@ func TestFullWindowDoesNotWaitForTheGap(t *testing.T) {
 	}
 }
 
-// TestStoppedConsumerLeavesTheGapAlone: a stream whose window is full because nobody reads it has nothing to send, and the writes of its lane are
-// as few as without it.
+// TestStoppedConsumerLeavesTheGapAlone: a stream whose window is full because nobody reads it has nothing to send,
+// and the writes of its lane are as few as without it.
 func TestStoppedConsumerLeavesTheGapAlone(t *testing.T) {
 	const records, pace, gap = 1000, 100 * time.Microsecond, 5 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

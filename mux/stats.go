@@ -43,8 +43,8 @@ func (c *labelled) snapshot() map[string]uint64 {
 	return m
 }
 
-// counters are the totals of a node's streams; its pipes count their own. They are added to once per read or stream, never
-// per record.
+// counters are the totals of a node's streams; its pipes count their own. They are added to once per read or stream,
+// never per record.
 type counters struct {
 	opened              atomic.Uint64
 	ended               [16]atomic.Uint64 // by wire.EndType
@@ -129,8 +129,10 @@ func (n *node) snapshot() Stats {
 	s := Stats{
 		StreamsOpened: c.opened.Load(), StreamsEnded: make(map[string]uint64), Wakes: c.wakes.Load(),
 		SinkCalls: c.sinkCalls.Load(), SinkSlow: c.sinkSlow.Load(), WindowStalls: c.stalls.Load(),
-		Refused: c.refused.Load(), RecordsDropped: c.drops.snapshot(), CommittedBytes: n.budget.Used(), LogBytes: n.budget.Logs(),
-		RecordsIn: p.RecordsIn.Load(), RecordsOut: p.RecordsOut.Load(), BytesIn: p.BytesIn.Load(), BytesOut: p.BytesOut.Load(),
+		Refused: c.refused.Load(), RecordsDropped: c.drops.snapshot(), CommittedBytes: n.budget.Used(),
+		LogBytes:  n.budget.Logs(),
+		RecordsIn: p.RecordsIn.Load(), RecordsOut: p.RecordsOut.Load(),
+		BytesIn: p.BytesIn.Load(), BytesOut: p.BytesOut.Load(),
 		Reads: p.Reads.Load(), Writes: make(map[string]uint64), ForgottenFlushes: p.Forgotten.Load(),
 		RecordsSkipped: p.Skipped.Load(), ResentBytes: p.Resent.Load(), AcksAlone: p.AcksAlone.Load(),
 		AcksAlong: p.AcksAlong.Load(), LogFullSeconds: time.Duration(p.FullNanos.Load()).Seconds(),

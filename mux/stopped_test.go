@@ -185,8 +185,8 @@ func TestStoppedConsumer(t *testing.T) {
 	})
 }
 
-// TestStoppedConsumerOverSockets is the same in real time. A window holds more than a paced stream gets, so a full one is the
-// stopped stream's doing, however slow the machine is.
+// TestStoppedConsumerOverSockets is the same in real time. A window holds more than a paced stream gets, so a full
+// one is the stopped stream's doing, however slow the machine is.
 func TestStoppedConsumerOverSockets(t *testing.T) {
 	streams, passes := 999, 64
 	if underRace {

@@ -8,8 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// TestSwitchesOff runs the same exchanges with each clever part off, and with all: streams of any size, records in fragments, a
-// window that is full, and lanes that die. What a switch turns off must not show in the counters.
+// TestSwitchesOff runs the same exchanges with each clever part off, and with all: streams of any size, records in
+// fragments, a window that is full, and lanes that die. What a switch turns off must not show in the counters.
 func TestSwitchesOff(t *testing.T) {
 	for _, s := range []struct {
 		name  string
@@ -74,8 +74,8 @@ func TestSwitchesOff(t *testing.T) {
 	}
 }
 
-// TestFailoverOff: with a negative ResumeTimeout the death of a lane ends its streams as lost, once, and those of other lanes go
-// on.
+// TestFailoverOff: with a negative ResumeTimeout the death of a lane ends its streams as lost, once, and those of
+// other lanes go on.
 func TestFailoverOff(t *testing.T) {
 	for _, plane := range []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneQUIC} {
 		t.Run("plane="+plane, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// TestWindowsRecordsAndStreams: with one processor, every window finishes with records of every size, up to half of it, a
-// little more and much larger, from one stream to 64 at a time. Nothing hangs.
+// TestWindowsRecordsAndStreams: with one processor, every window finishes with records of every size, up to half of
+// it, a little more and much larger, from one stream to 64 at a time. Nothing hangs.
 func TestWindowsRecordsAndStreams(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	planes := []string{transport.PlaneMemory, transport.PlaneTCP, transport.PlaneQUIC}

@@ -15,8 +15,8 @@ import (
 
 func header(k wire.Kind, n int) []byte { return wire.AppendHeader(nil, k, n, 0) }
 
-// A HELLO that is wrong is answered by a GOAWAY that says why. Nothing of it stays, the connection that the lane has is not touched,
-// and a right one is welcome after it.
+// A HELLO that is wrong is answered by a GOAWAY that says why. Nothing of it stays, the connection that the lane has
+// is not touched, and a right one is welcome after it.
 func TestHandshakesThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -115,8 +115,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Where the plane proves identities a HELLO cannot claim another one, and a link that was begun there is not taken over from where
-// it proves none.
+// Where the plane proves identities a HELLO cannot claim another one, and a link that was begun there is not taken
+// over from where it proves none.
 func TestIdentities(t *testing.T) {
 	r := newRig(t, config(), memory.Config{})
 	proven := transport.ConnInfo{Plane: "tls", Remote: ip(2), Peer: frontID, Proven: true}
@@ -131,8 +131,8 @@ func TestIdentities(t *testing.T) {
 	r.dialAs(t, proven).up(t, next(open, 0, 2))
 }
 
-// The first HELLO is repeated with a higher serial until its answer was read, and by nobody else, and never after somebody has named
-// the worker's secret.
+// The first HELLO is repeated with a higher serial until its answer was read, and by nobody else, and never after
+// somebody has named the worker's secret.
 func TestFirstConnectionAgain(t *testing.T) {
 	r := newRig(t, config(), memory.Config{})
 	h := hello(1)

@@ -13,8 +13,8 @@ import (
 // second is by how much later than due what is looked at once a second may happen.
 const second = time.Second + 100*time.Millisecond
 
-// A lane is held for the agreed resume timeout, the idle limit and 5 s from when its connection went or the last Touch; the layer above
-// is told once for each loss. The link is forgotten when that has come for all lanes.
+// A lane is held for the agreed resume timeout, the idle limit and 5 s from when its connection went or the last
+// Touch; the layer above is told once for each loss. The link is forgotten when that has come for all lanes.
 func TestHolds(t *testing.T) {
 	inFakeTime(t, "one lane of two", func(t *testing.T) {
 		r := newRig(t, config(), memory.Config{})
@@ -110,7 +110,8 @@ func TestHolds(t *testing.T) {
 	})
 }
 
-// Nothing is said of a loss that is none any more when its turn comes: a stream or a connection has come, or the link has ended.
+// Nothing is said of a loss that is none any more when its turn comes: a stream or a connection has come, or the link
+// has ended.
 func TestLossInTurn(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *rig, *Lane){
 		"nothing": func(*testing.T, *rig, *Lane) {}, "a stream": func(_ *testing.T, _ *rig, l *Lane) { l.Touch() },
@@ -194,8 +195,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Close says GOAWAY(closing) and gives peers a moment to read it: those who do cost nothing, those who do not cost no more than that
-// together, whatever their handshakes wait for.
+// Close says GOAWAY(closing) and gives peers a moment to read it: those who do cost nothing, those who do not cost no
+// more than that together, whatever their handshakes wait for.
 func TestClose(t *testing.T) {
 	for name, reads := range map[string]bool{"peers that read": true, "peers that do not": false} {
 		inFakeTime(t, name, func(t *testing.T) {

@@ -121,7 +121,8 @@ func TestPlacesOfThoseWhoDoNotRead(t *testing.T) {
 	})
 }
 
-// Known addresses that take all places have each for the grace only when another one waits, and a stranger gets none of theirs.
+// Known addresses that take all places have each for the grace only when another one waits, and a stranger gets none
+// of theirs.
 func TestPlacesAmongKnownAddresses(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
 		r := newRig(t, config(), memory.Config{Backlog: 4096})
@@ -226,8 +227,8 @@ func TestAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// On a plane that proves nothing, HELLOs that claim a frontend's NodeID change nothing for its link, up or waiting: it is nobody's
-// but theirs who have its secrets, none ends it before its time, and it is the one that is asked.
+// On a plane that proves nothing, HELLOs that claim a frontend's NodeID change nothing for its link, up or waiting:
+// it is nobody's but theirs who have its secrets, none ends it before its time, and it is the one that is asked.
 func TestClaimedNodeID(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
 		r := newRig(t, config(), memory.Config{})
@@ -315,8 +316,8 @@ func TestMemoryOfAnAddress(t *testing.T) {
 	}
 }
 
-// Real sockets: connections that never finish their HELLO, from the frontend's own address, hold no place that a frontend needs which
-// comes back.
+// Real sockets: connections that never finish their HELLO, from the frontend's own address, hold no place that a
+// frontend needs which comes back.
 func TestUnfinishedHandshakesOnSockets(t *testing.T) {
 	for _, plane := range []string{transport.PlaneTCP, transport.PlaneTLS, transport.PlaneQUIC} {
 		t.Run(plane, func(t *testing.T) {

@@ -67,9 +67,9 @@ func (s *shaking) why(err error) error {
 	return err
 }
 
-// places are those of handshakes. When all are taken the oldest goes, whatever it has sent: first of strangers; one of
-// an address that has had a link only for another such one, past the grace. So strangers cost those addresses nothing, and
-// one another no more than a redial.
+// places are those of handshakes. When all are taken the oldest goes, whatever it has sent: first of strangers; one
+// of an address that has had a link only for another such one, past the grace. So strangers cost those addresses
+// nothing, and one another no more than a redial.
 type places struct {
 	mu      sync.Mutex
 	taken   list.List // of *shaking, oldest first

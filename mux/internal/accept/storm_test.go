@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// Whatever frontends do at once, to their own lanes and to one another's, and whenever the worker closes: each link that has begun ends
-// once, nothing comes after that, and nothing is left (rig.check and the leak check look).
+// Whatever frontends do at once, to their own lanes and to one another's, and whenever the worker closes: each link
+// that has begun ends once, nothing comes after that, and nothing is left (rig.check and the leak check look).
 func TestStorm(t *testing.T) {
 	for round := range 20 {
 		r := newRig(t, config(), memory.Config{Backlog: 512})

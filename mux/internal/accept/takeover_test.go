@@ -104,8 +104,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Takeovers of a lane run one at a time: the answer comes when the old reader has returned, however long a record takes; of those
-// that wait the one with the highest serial has the lane, and the others are refused. The other lane does not wait.
+// Takeovers of a lane run one at a time: the answer comes when the old reader has returned, however long a record
+// takes; of those that wait the one with the highest serial has the lane, and the others are refused. The other lane
+// does not wait.
 func TestTakeoversInTurn(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
 		r := newRig(t, config(), memory.Config{})

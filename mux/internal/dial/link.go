@@ -70,7 +70,8 @@ func (k *Link) hello(lane int, received uint64) *wire.HelloBody {
 	cfg := &k.recv.cfg
 	return &wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: cfg.ID, Link: k.number,
 		Lane: uint16(lane), Lanes: uint16(len(k.lanes)), MaxStreams: maxStreams, Serial: k.recv.serial.Add(1),
-		Received: received, Log: cfg.Log, Resume: cfg.Resume, Pings: cfg.Pings, OwnSecret: k.ownSecret, PeerSecret: k.peerSecret}
+		Received: received, Log: cfg.Log, Resume: cfg.Resume, Pings: cfg.Pings,
+		OwnSecret: k.ownSecret, PeerSecret: k.peerSecret}
 }
 
 // maxStreams is how many streams this side allows on a link.

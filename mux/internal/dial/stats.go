@@ -121,7 +121,8 @@ func (r *Peers) Stats() Stats {
 	s.Down += c.down
 	s.Fallbacks = slices.Clone(c.fallbacks)
 	// A reason that has not been is reported as 0, so that its counter has a beginning.
-	s.Takeovers = map[string]Takeovers{pipe.DownPeer: {}, pipe.DownSilent: {}, pipe.DownRefused: {}, byFallback: {}, byPlan: {}}
+	s.Takeovers = map[string]Takeovers{
+		pipe.DownPeer: {}, pipe.DownSilent: {}, pipe.DownRefused: {}, byFallback: {}, byPlan: {}}
 	maps.Copy(s.Takeovers, c.takeovers)
 	return s
 }

@@ -215,8 +215,8 @@ func TestFullLogsFreeEachOther(t *testing.T) {
 	})
 }
 
-// TestLogKeepsItsLimit has a peer that never acknowledges: no more than the limit is sealed, control goes on, and an ACK
-// lets the rest go.
+// TestLogKeepsItsLimit has a peer that never acknowledges: no more than the limit is sealed, control goes on, and an
+// ACK lets the rest go.
 func TestLogKeepsItsLimit(t *testing.T) {
 	inModes(t, func(t *testing.T, g *rig, try bool) {
 		n := g.worker()

@@ -28,8 +28,8 @@ func (s *script) wide(bits int) int {
 	return (s.next(256)<<8 | s.next(256)) << max(bits-16, 0) >> s.next(bits+1) & (1<<bits - 1)
 }
 
-// FuzzPipe has two pipes talk while connections die after given bytes, are replaced, or were heard of by the worker alone, and
-// while the peer names numbers that it has not received. What was said is heard, once and in order.
+// FuzzPipe has two pipes talk while connections die after given bytes, are replaced, or were heard of by the worker
+// alone, and while the peer names numbers that it has not received. What was said is heard, once and in order.
 func FuzzPipe(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 16 {
@@ -144,7 +144,8 @@ func (c *counting) Record(h wire.Header, body []byte) error {
 	return nil
 }
 
-// FuzzDecode feeds a reader with any bytes, in any parts: it ends as a plain decoder says, and keeps no more than one record.
+// FuzzDecode feeds a reader with any bytes, in any parts: it ends as a plain decoder says, and keeps no more than one
+// record.
 func FuzzDecode(f *testing.F) {
 	data := wire.AppendHeader(nil, wire.Data, 3, 0x100)
 	data = append(data, "abc"...)

@@ -62,8 +62,9 @@ func (p *Pipe) prompt() bool {
 	return p.places[Urgent].bytes > 0 || p.owed[Urgent].n > 0 || p.hurry || p.cursor < p.sealed || p.dueNow()
 }
 
-// gather makes the next batch: what of the log this connection was not given, else owed state, urgent and bulk, which are
-// sealed; and uncounted records before them. The caller owns writing; the lock is held, and let go while owners emit.
+// gather makes the next batch: what of the log this connection was not given, else owed state, urgent and bulk, which
+// are sealed; and uncounted records before them. The caller owns writing; the lock is held, and let go while owners
+// emit.
 func (p *Pipe) gather(why Reason) {
 	now := p.cfg.Now()
 	if gap := int64(p.cfg.Gap); gap > 0 {

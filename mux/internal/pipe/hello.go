@@ -60,8 +60,9 @@ func ReadHello(conn transport.Conn) (*wire.HelloBody, error) {
 	return &hello, nil
 }
 
-// notALane looks at the first bytes of a lane of plane tcp: a peer of plane tls begins with a record of TLS, a ClientHello or the
-// alert that answers what it cannot read. No record of ours begins so. nil says that it may be a lane.
+// notALane looks at the first bytes of a lane of plane tcp: a peer of plane tls begins with a record of TLS, a
+// ClientHello or the alert that answers what it cannot read. No record of ours begins so. nil says that it may be a
+// lane.
 func notALane(conn transport.Conn, head []byte) error {
 	const alert, handshake = 21, 22
 	if len(head) < 3 || head[0] != alert && head[0] != handshake || head[1] != 3 {

@@ -6,8 +6,8 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// broken says what does not hold in the pipe's state, "" = nothing. The lock is held; between two holds of it all of this is
-// true at any time.
+// broken says what does not hold in the pipe's state, "" = nothing. The lock is held; between two holds of it all of
+// this is true at any time.
 func (p *Pipe) broken() string {
 	refs := make(map[*chunk]int)
 	for i := range p.places {

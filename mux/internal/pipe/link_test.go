@@ -12,8 +12,9 @@ import (
 
 var errCut = errors.New("cut")
 
-// link is a connection for tests: two bounded queues of bytes that take and give random parts, and break after as many bytes
-// of a direction as the test says. What was taken before a cut arrives, as with a network that loses the rest.
+// link is a connection for tests: two bounded queues of bytes that take and give random parts, and break after as
+// many bytes of a direction as the test says. What was taken before a cut arrives, as with a network that loses the
+// rest.
 type link struct {
 	mu   sync.Mutex
 	cond sync.Cond

@@ -15,8 +15,9 @@ type liveness struct {
 	busy    int64        // node time at which the ticker last found the reader busy
 }
 
-// Tick is the pipe's clock, called by the node's ticker. late is by how much the tick came too late: a process that was
-// stopped must not take its own silence for its peers'. busy is since when the lane's link has open streams, 0 = it has none.
+// Tick is the pipe's clock, called by the node's ticker. late is by how much the tick came too late: a process that
+// was stopped must not take its own silence for its peers'. busy is since when the lane's link has open streams, 0 =
+// it has none.
 func (p *Pipe) Tick(now int64, late time.Duration, busy int64) {
 	p.mu.Lock()
 	r := p.run

@@ -9,9 +9,9 @@ import (
 // minLog is what a lane may keep when the process's budget is used up.
 const minLog = 128 << 10
 
-// sendLog is what was sealed and not acknowledged: [acked, sealed) of this side's string, of which the connection that is
-// there was given everything before cursor. A peer may lie about what it has received, so acked can lie within a record;
-// segments begin and end with records, and so does cursor.
+// sendLog is what was sealed and not acknowledged: [acked, sealed) of this side's string, of which the connection
+// that is there was given everything before cursor. A peer may lie about what it has received, so acked can lie
+// within a record; segments begin and end with records, and so does cursor.
 type sendLog struct {
 	segments              queue[logged]
 	acked, cursor, sealed uint64

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// The model is a lane in small: both sides, three connections, two units each way (a unit is a record), a log of one unit,
-// cuts that lose any end of what is on its way, one planned takeover. Whatever takes time is in two steps: to read and to
-// handle, to take a unit for the connection and to hand it over, to stop the old connection and to answer. All orders of all
-// steps are searched, and what must hold in each state is: a unit is handled once, in order; an honest peer is never refused;
-// a lane with a connection never stands still before all is handled.
+// The model is a lane in small: both sides, three connections, two units each way (a unit is a record), a log of one
+// unit, cuts that lose any end of what is on its way, one planned takeover. Whatever takes time is in two steps: to
+// read and to handle, to take a unit for the connection and to hand it over, to stop the old connection and to
+// answer. All orders of all steps are searched, and what must hold in each state is: a unit is handled once, in
+// order; an honest peer is never refused; a lane with a connection never stands still before all is handled.
 const (
 	modelConns = 3
 	modelUnits = 2

@@ -24,8 +24,9 @@ const (
 // testNow is a node's time, which in a bubble of synctest does not begin where it does outside.
 func testNow() int64 { return time.Now().UnixNano() }
 
-// rig is two pipes that are each other's peers, and what each has said and heard. Every record says by its slot in which
-// place it was put and as which one there, and its body follows from that; so the order is checked in each place.
+// rig is two pipes that are each other's peers, and what each has said and heard. Every record says by its slot in
+// which place it was put and as which one there, and its body follows from that; so the order is checked in each
+// place.
 type rig struct {
 	t     testing.TB
 	nodes [2]*node

@@ -91,8 +91,8 @@ func (p *Pipe) DisownLocked(o *Owed) {
 	}
 }
 
-// emit has what is owed appended: of urgent news a write's worth, whatever waits; then of bulk until a write's worth waits.
-// The lock is held, and let go during each Emit.
+// emit has what is owed appended: of urgent news a write's worth, whatever waits; then of bulk until a write's worth
+// waits. The lock is held, and let go during each Emit.
 func (p *Pipe) emit() {
 	for _, at := range [...]Place{Urgent, Bulk} {
 		q, stop := &p.owed[at], bulkPerWrite

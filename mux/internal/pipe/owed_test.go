@@ -88,8 +88,8 @@ func (f *first) Record(h wire.Header, _ []byte) error {
 	return nil
 }
 
-// TestUrgentFirst has more urgent than a write takes, and than the log: no bulk goes before the rest of it, for a stream's
-// first records may be there.
+// TestUrgentFirst has more urgent than a write takes, and than the log: no bulk goes before the rest of it, for a
+// stream's first records may be there.
 func TestUrgentFirst(t *testing.T) {
 	for _, log := range []int{256 << 10, 4 << 20} {
 		synctest.Test(t, func(t *testing.T) {

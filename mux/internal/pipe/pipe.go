@@ -40,16 +40,16 @@ type Handler interface {
 // Binder is a Handler that wants to know its pipe: New calls Bind.
 type Binder interface{ Bind(*Pipe) }
 
-// Warmer is a Handler that looks at what a read has brought before the first record of it is handled. b may end within a
-// record, and was not checked.
+// Warmer is a Handler that looks at what a read has brought before the first record of it is handled. b may end
+// within a record, and was not checked.
 type Warmer interface{ Warm(b []byte) }
 
 // Keeper is who gives the pipe its connections. It is called with no lock held and must not wait.
 type Keeper interface {
 	// Draining says that the peer takes no new streams.
 	Draining()
-	// Down says that the connection is of no more use, once for each, unless Stop came first. The keeper calls Stop, from a
-	// goroutine of its own.
+	// Down says that the connection is of no more use, once for each, unless Stop came first. The keeper calls Stop,
+	// from a goroutine of its own.
 	Down(*DownError)
 }
 
@@ -101,7 +101,8 @@ func New(cfg Config, h Handler, k Keeper) *Pipe {
 func (p *Pipe) Lock()   { p.mu.Lock() }
 func (p *Pipe) Unlock() { p.mu.Unlock() }
 
-// Epoch steps whenever a gather has emptied bulk: nothing that was appended in an earlier one is unsent. The lock is held.
+// Epoch steps whenever a gather has emptied bulk: nothing that was appended in an earlier one is unsent. The lock is
+// held.
 func (p *Pipe) Epoch() uint32 { return p.epoch }
 
 // Unsent is how many bytes wait to be sent. The lock is held.
@@ -130,7 +131,8 @@ func (p *Pipe) Settled() bool {
 	return !p.writing && !p.waiting() && p.sealed == p.acked // an owner that emits just now waits nowhere
 }
 
-// Discard forgets everything that was to be sent: the link has ended. The pipe has no connection and gets none any more.
+// Discard forgets everything that was to be sent: the link has ended. The pipe has no connection and gets none any
+// more.
 func (p *Pipe) Discard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

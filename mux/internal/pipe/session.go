@@ -57,8 +57,8 @@ func (p *Pipe) Check(received uint64) error {
 	return nil
 }
 
-// Start goes on over a connection from where the peer is. The pipe has none: it is new, or Stop has returned. It fails as
-// Check does.
+// Start goes on over a connection from where the peer is. The pipe has none: it is new, or Stop has returned. It
+// fails as Check does.
 func (p *Pipe) Start(s Session) error {
 	if err := p.Check(s.PeerReceived); err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// TestLies has a peer name what it cannot have received: in HELLO no connection begins, later it ends, and the peer is told.
+// TestLies has a peer name what it cannot have received: in HELLO no connection begins, later it ends, and the peer
+// is told.
 func TestLies(t *testing.T) {
 	const first, all = 18, 18 + 58 // bytes of one record, and of both
 	ack := func(n uint64) []byte { return wire.AppendAck(nil, n) }
@@ -134,7 +135,8 @@ func TestAckBeforeSent(t *testing.T) {
 	})
 }
 
-// TestWriteKeepsItsBytes has a peer acknowledge what a write has in hand: the chunks are not used again before it is through.
+// TestWriteKeepsItsBytes has a peer acknowledge what a write has in hand: the chunks are not used again before it is
+// through.
 func TestWriteKeepsItsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, rigConfig{Config: Config{LogLimit: 4 << 20}})

@@ -24,7 +24,8 @@ func (k *killing) Record(h wire.Header, body []byte) error {
 	return nil
 }
 
-// TestSkip kills streams at random times: what is unsent of them is not sent, but each END is, and all of the other streams.
+// TestSkip kills streams at random times: what is unsent of them is not sent, but each END is, and all of the other
+// streams.
 func TestSkip(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -65,8 +65,8 @@ func (p *Pipe) writeLoop(r *run) {
 	}
 }
 
-// writeAll writes the batch, and then what waits, until nothing is left that may go now. The lock is held and let go. False:
-// the connection has died.
+// writeAll writes the batch, and then what waits, until nothing is left that may go now. The lock is held and let go.
+// False: the connection has died.
 func (p *Pipe) writeAll(r *run, why Reason) bool {
 	for {
 		p.mu.Unlock()

@@ -115,7 +115,9 @@ const (
 	endTypes
 )
 
-var endNames = [endTypes]string{"", "complete", "failed", "stopped", "killed", "refused", "deadline", "lost", "protocol"}
+var endNames = [endTypes]string{
+	"", "complete", "failed", "stopped", "killed", "refused", "deadline", "lost", "protocol",
+}
 
 func (t EndType) String() string {
 	if t > 0 && t < endTypes {

@@ -14,8 +14,8 @@ const (
 	termsOpen  = 1 // OpenTerms: the worker asks for them
 )
 
-// OpenTerms name a frontend and a request, but no worker: a router further on chooses it. The worker asks for terms with
-// CLAIM, on its link to the frontend.
+// OpenTerms name a frontend and a request, but no worker: a router further on chooses it. The worker asks for terms
+// with CLAIM, on its link to the frontend.
 //
 //	version u16 | 1 u16 | frontend 16 | id 16 | time left u64 (microseconds, 0 = none) | 0 x 8
 type OpenTerms struct {

@@ -84,7 +84,8 @@ func AppendHello(b []byte, h *HelloBody) []byte {
 	b = be.AppendUint64(b, h.Serial)
 	b = be.AppendUint64(b, h.Received)
 	b = be.AppendUint32(b, uint32(min(max(h.Log, 0), math.MaxUint32)))
-	for _, d := range [...]time.Duration{h.Resume, h.Pings.Idle, h.Pings.IdleSilence, h.Pings.Active, h.Pings.ActiveSilence} {
+	p := &h.Pings
+	for _, d := range [...]time.Duration{h.Resume, p.Idle, p.IdleSilence, p.Active, p.ActiveSilence} {
 		b = be.AppendUint32(b, uint32(min(max(d, 0)/time.Millisecond, math.MaxUint32)))
 	}
 	b = append(b, h.OwnSecret[:]...)
