@@ -247,7 +247,8 @@ func (k *outLink) Lost(why string, protocol bool) {
 	k.gone = true
 	k.each(func(s *OutStream) {
 		s.cut(end, &fx)
-		s.ended, s.later = true, nil
+		s.ended = true
+		s.dropLater()
 		k.uncommitLocked(s)
 	})
 	k.pages = nil

@@ -27,8 +27,6 @@ func (s *OutStream) TryPut(rec []byte) error {
 		return s.full()
 	}
 	s.data(wire.Data, rec)
-	s.records++
-	s.bytes += uint64(len(rec))
 	s.pipe.Unlock()
 	return nil
 }
@@ -40,7 +38,7 @@ func (s *OutStream) full() error {
 		s.lane.link.stats.stalls.Add(1)
 	}
 	// Only for what is unsent: a consumer that has stopped must not cost the lane's other streams their batches.
-	if s.later != nil || s.share() > 0 {
+	if s.behind || s.share() > 0 {
 		s.pipe.Hurry()
 	}
 	s.pipe.Unlock()
@@ -71,8 +69,6 @@ func (s *OutStream) tryPutLarge(rec []byte) error {
 		s.data(wire.DataMore, rest[:part])
 	}
 	s.data(wire.Data, rest)
-	s.records++
-	s.bytes += uint64(len(rec))
 	s.pipe.Unlock()
 	return nil
 }
@@ -83,18 +79,18 @@ func (s *OutStream) tryPutLarge(rec []byte) error {
 func (s *OutStream) Put(ctx context.Context, rec []byte) error {
 	part := int(s.maxData) - wire.HeaderSize
 	if len(rec) <= part {
-		return s.putPart(ctx, wire.Data, rec, len(rec))
+		return s.putPart(ctx, wire.Data, rec)
 	}
 	if err := s.assembles(rec); err != nil {
 		return err
 	}
 	rest := rec
 	for ; len(rest) > part; rest = rest[part:] {
-		if err := s.partOrFail(ctx, wire.DataMore, rest[:part], 0, len(rest) < len(rec)); err != nil {
+		if err := s.partOrFail(ctx, wire.DataMore, rest[:part], len(rest) < len(rec)); err != nil {
 			return err
 		}
 	}
-	return s.partOrFail(ctx, wire.Data, rest, len(rec), true)
+	return s.partOrFail(ctx, wire.Data, rest, true)
 }
 
 // assembles refuses a record that the receiver would not assemble: it would end the stream.
@@ -105,16 +101,16 @@ func (s *OutStream) assembles(rec []byte) error {
 	return nil
 }
 
-func (s *OutStream) partOrFail(ctx context.Context, k wire.Kind, part []byte, whole int, begun bool) error {
-	err := s.putPart(ctx, k, part, whole)
+func (s *OutStream) partOrFail(ctx context.Context, k wire.Kind, part []byte, begun bool) error {
+	err := s.putPart(ctx, k, part)
 	if err != nil && begun && ctx.Err() != nil {
 		_ = s.Fail(End{Type: EndFailed, Text: "a record was given up half way: " + ctx.Err().Error()})
 	}
 	return err
 }
 
-// putPart appends one DATA or DATA_MORE, waiting for room. whole is the length of the record that a DATA ends.
-func (s *OutStream) putPart(ctx context.Context, k wire.Kind, part []byte, whole int) error {
+// putPart appends one DATA or DATA_MORE, waiting for room.
+func (s *OutStream) putPart(ctx context.Context, k wire.Kind, part []byte) error {
 	for {
 		s.pipe.Lock()
 		if err := s.check(); err != nil {
@@ -123,10 +119,6 @@ func (s *OutStream) putPart(ctx context.Context, k wire.Kind, part []byte, whole
 		}
 		if s.fits(wire.HeaderSize + len(part)) {
 			s.data(k, part)
-			if k == wire.Data {
-				s.records++
-				s.bytes += uint64(whole)
-			}
 			s.pipe.Unlock()
 			return nil
 		}
