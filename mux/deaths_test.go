@@ -1,6 +1,8 @@
 package mux
 
 import (
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -8,18 +10,21 @@ import (
 	"time"
 )
 
+var deathsFor = flag.Duration("deaths.for", 0, "how long TestStreamsSurviveDeathsOfLanes kills; 0 = until it has seen enough")
+
 // TestStreamsSurviveDeathsOfLanes: a lane dies every 50 ms, on either side, on every plane; every record arrives once
 // and in order, every end is complete, and the application does nothing for it.
 func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 	const enough = 5 // deaths
-	streams, records, pace := 1000, 256, 50*time.Millisecond
+	streams, records, pace := 500, 256, 50*time.Millisecond
 	if underRace { // a handshake takes longer than 50 ms then
 		streams, records, pace = 100, 64, 250*time.Millisecond
 	}
-	for _, plane := range allPlanes {
-		t.Run("plane="+plane, func(t *testing.T) {
+	for i := range 2 * len(allPlanes) {
+		plane, lanes := allPlanes[i/2], []int{1, 4}[i%2]
+		t.Run(fmt.Sprintf("plane=%s/lanes=%d", plane, lanes), func(t *testing.T) {
 			t.Parallel()
-			p, front, work := newPlanePair(t, plane, pairConfig{recv: Config{Lanes: 4}})
+			p, front, work := newPlanePair(t, plane, pairConfig{recv: Config{Lanes: lanes}})
 			stop := make(chan struct{})
 			var killer sync.WaitGroup
 			var kills atomic.Int64
@@ -44,7 +49,7 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 				}
 			})
 			start, total := time.Now(), 0
-			for total == 0 || kills.Load() < enough || takeovers(p.recv) == 0 {
+			for total == 0 || kills.Load() < enough || takeovers(p.recv) == 0 || time.Since(start) < *deathsFor {
 				exchange(t, p, streams, records, 300)
 				total += streams
 			}
@@ -55,6 +60,8 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 			st := p.recv.Stats()
 			t.Logf("%d streams in %v, %d lanes killed, %d takeovers, deaths %v, dropped %v", total, took,
 				kills.Load(), takeovers(p.recv), st.LaneDeaths, st.RecordsDropped)
+			t.Logf("without a connection: %s; sent again %d bytes of %d", withoutConnection(st), p.send.Stats().ResentBytes,
+				p.send.Stats().BytesOut)
 			if n := st.StreamsEnded["complete"]; n != uint64(total) {
 				t.Errorf("%d of %d streams ended complete: %v", n, total, st.StreamsEnded)
 			}
@@ -63,6 +70,25 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutConnection says how many takeovers took how long.
+func withoutConnection(st Stats) (text string) {
+	var sum [len(Takeovers{}.Buckets)]uint64
+	for _, t := range st.LaneTakeovers {
+		for i, n := range t.Buckets {
+			sum[i] += n
+		}
+	}
+	bounds := TakeoverBuckets()
+	for i, n := range sum {
+		if i < len(bounds) {
+			text += fmt.Sprintf("%d within %v, ", n, bounds[i])
+		} else {
+			text += fmt.Sprintf("%d longer", n)
+		}
+	}
+	return text
 }
 
 // takeovers is how often a frontend's lanes got another connection.
