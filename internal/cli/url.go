@@ -74,6 +74,9 @@ func (g *Group) RepeatedURL(name, placeholder, usage string, valid func(string) 
 // A flag that may be repeated takes each line as a value.
 func (g *Group) FromFile(name string) {
 	o := g.app.lookup(name)
+	if o.show == nil { // a secret of no known form: a complaint quotes nothing of it
+		o.show = redact.All
+	}
 	usage := "file that holds --" + name + ", which then is in no list of processes"
 	if o.reset != nil {
 		usage += "; one on each line"

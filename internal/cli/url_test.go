@@ -37,7 +37,12 @@ func declareURLs(env ...string) urls {
 	})
 	u.etcd = g.URLs("etcd-endpoints", nil, "etcd")
 	u.metrics = g.RepeatedURL("metrics-url", "URL", "metrics", nil)
-	u.header = g.Repeated("header", "HEADER", "header", nil)
+	u.header = g.Repeated("header", "HEADER", "header", func(s string) error {
+		if !strings.Contains(s, ":") {
+			return errors.New("has no name")
+		}
+		return nil
+	})
 	g.FromFile("header")
 	u.name = g.String("name", "", "name")
 	g.Addr("addr", ":1", "address")
@@ -112,6 +117,7 @@ func TestValuesFromFiles(t *testing.T) {
 	}
 	one, two := file("one", "nats://u:secret@one\n"), file("two", "http://h/?k=secret\r\nhttp://i\r\n")
 	header, bad, empty := file("header", "Authorization: Bearer secret\n"), file("bad", "svc:secret@h:4222\n"), file("empty", "\n")
+	keys := file("keys", "A: secret\n\nBearer secret\n")
 
 	u := declareURLs("LANEWAY_NATS_URL=nats://env", "LANEWAY_HEADER_FILE="+header)
 	if err := u.Parse([]string{"--nats-url-file", one, "--metrics-url-file", two}); err != nil {
@@ -135,6 +141,10 @@ func TestValuesFromFiles(t *testing.T) {
 		{args: []string{"--nats-url=nats://a", "--nats-url-file", one}, want: "--nats-url-file " + one + ": stands beside --nats-url: keep one of the two"},
 		{args: []string{"--nats-url-file", bad}, want: "--nats-url-file " + bad + ": holds xxxxx@h:4222, which is not a NATS URL"},
 		{env: []string{"LANEWAY_NATS_URL_FILE=" + empty}, want: "LANEWAY_NATS_URL_FILE=" + empty + ": the file is empty"},
+		{args: []string{"--header-file", keys}, want: "--header-file " + keys + ": holds \"\", which is empty: give a value\n" +
+			"--header-file " + keys + ": holds xxxxx, which has no name"},
+		{args: []string{"--header", "Bearer secret"}, want: "--header xxxxx: has no name"},
+		{env: []string{"LANEWAY_HEADER=Authorization: Bearer secret\xff"}, want: "LANEWAY_HEADER=xxxxx: is not UTF-8"},
 		{args: []string{"--metrics-url-file", dir + "/none"}, want: "--metrics-url-file " + dir + "/none: open"},
 	} {
 		if err := declareURLs(c.env...).Parse(c.args); err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {

@@ -11,6 +11,14 @@ import (
 // hidden stands where a secret was.
 const hidden = "xxxxx"
 
+// All hides all of a text, but not that it is empty.
+func All(s string) string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
 // URL is a setting that is a URL or an address, or several with commas between. However it is printed, logged or marshalled, it shows no
 // secret: fmt reads no strings behind pointers, so not even as an unexported field of something else.
 type URL struct{ whole *string }
