@@ -58,6 +58,21 @@ var answerCases = []struct {
 		c.data(`{"error":{"message":"gone","type":null,"code":"lost"}}`)
 		c.finish(1)
 	}, report.EndFailed, "lost", "gone"},
+	{"/v1/chat/completions", "error member, then a reset", func(c *call) {
+		c.begin()
+		c.text("a")
+		c.data(`{"error":{"message":"gone","type":"lost"}}`)
+		panic(http.ErrAbortHandler)
+	}, report.EndFailed, "lost", "gone"},
+	{"/v1/chat/completions", "event named error, then what is no JSON", func(c *call) {
+		c.begin()
+		fmt.Fprint(c.w, "event: error\ndata: {\"message\":\"gone\",\"type\":\"lost\"}\n\ndata: Traceback\n\n")
+	}, report.EndFailed, "lost", "gone"},
+	{"/v1/chat/completions", "a type of any length", func(c *call) {
+		c.begin()
+		c.data(`{"error":{"message":"gone","type":"` + strings.Repeat("t", 1000) + `"}}`)
+		c.data("[DONE]")
+	}, report.EndFailed, strings.Repeat("t", 100), "gone"},
 	{"/v1/chat/completions", "no finish_reason", func(c *call) {
 		c.begin()
 		c.text("a")
@@ -241,6 +256,33 @@ func TestWhatTheServerSaid(t *testing.T) {
 			t.Error("the key is in the page or the log")
 		}
 	})
+}
+
+// TestSecretsOfURLs: whatever the URL held, in the forms in which a request carries it, is cut out of what is said.
+func TestSecretsOfURLs(t *testing.T) {
+	for _, raw := range []string{"http://user:hunter2-pw@h/", "http://sometoken123@h/", "http://h/?api_key=ab%2Bcdefgh%3D"} {
+		s := newServer(t, func(_ *server, c *call) {
+			auth := strings.TrimPrefix(c.r.Header.Get("Authorization"), "Basic ")
+			user, pass, _ := c.r.BasicAuth()
+			if _, ok := c.r.URL.User.Password(); !ok && pass == "" {
+				pass = user
+			}
+			c.w.WriteHeader(401)
+			fmt.Fprintf(c.w, `{"error":{"message":"%s|%s|%s|%s","type":"bad %s%s"}}`, auth, pass, c.r.URL.RawQuery, c.r.URL.Query().Get("api_key"),
+				auth, c.r.URL.Query().Get("api_key"))
+		})
+		at := strings.Replace(raw, "h/", strings.TrimPrefix(s.URL, "http://")+"/", 1)
+		run, rows := loadURL(t, t.Context(), at, Config{Requests: 1, OSL: 1, ISL: 1})
+		all := fmt.Sprint(run.Errors, rows)
+		for _, secret := range []string{"hunter2-pw", "sometoken123", "ab%2Bcdefgh", "ab+cdefgh", "dXNlcjpodW50ZXIy", "c29tZXRva2VuMTIz"} {
+			if strings.Contains(all, secret) {
+				t.Errorf("%s: %s is in %s", raw, secret, all)
+			}
+		}
+		if !strings.Contains(all, "bad [redacted]") {
+			t.Errorf("%s: %s", raw, all)
+		}
+	}
 }
 
 // TestBundledTokens: ITL is the time after the first chunk, divided by the tokens that came in it, where somebody

@@ -54,7 +54,9 @@ func (e *engine) hand(r report.Row, said string) {
 	e.open.Add(-1)
 	for _, s := range e.secrets {
 		said = strings.ReplaceAll(said, s, "[redacted]")
+		r.ErrorType = strings.ReplaceAll(r.ErrorType, s, "[redacted]")
 	}
+	r.ErrorType = report.CutType(r.ErrorType)
 	e.rows <- ending{row: r, said: said}
 }
 
@@ -74,12 +76,19 @@ func secretsOf(header []string, at *url.URL) (out []string) {
 			out = append(out, s)
 		}
 	}
-	if pass, ok := at.User.Password(); ok {
+	if at.User != nil {
+		pass, ok := at.User.Password()
+		if !ok { // the user is a token
+			pass = at.User.Username()
+		}
 		add(pass)
+		add(basic(at.User))
 	}
-	for _, values := range at.Query() {
-		for _, v := range values {
-			add(v)
+	for pair := range strings.FieldsFuncSeq(at.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
+		_, v, _ := strings.Cut(pair, "=")
+		add(v) // as it is sent
+		if plain, err := url.QueryUnescape(v); err == nil {
+			add(plain)
 		}
 	}
 	for _, line := range header {

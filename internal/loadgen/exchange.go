@@ -153,6 +153,9 @@ func (x *exchange) end(how, errType string, now int64) {
 	}
 	x.ended = true
 	r := &x.row
+	if x.failed { // the server has said why, whatever became of the connection then
+		how, errType = report.EndFailed, r.ErrorType
+	}
 	if r.End == report.Absent {
 		r.End = now
 	}

@@ -71,8 +71,7 @@ func (t *target) prepare(cfg Config, userinfo *url.Userinfo) error {
 	var h bytes.Buffer
 	fmt.Fprintf(&h, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: laneway-loadgen\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n", t.path, t.hostHeader)
 	if userinfo != nil {
-		pass, _ := userinfo.Password()
-		fmt.Fprintf(&h, "Authorization: Basic %s\r\n", base64.StdEncoding.EncodeToString([]byte(userinfo.Username()+":"+pass)))
+		fmt.Fprintf(&h, "Authorization: Basic %s\r\n", basic(userinfo))
 	}
 	header := cfg.Header
 	if own, _ := cutHeader(t.api.header); own != "" && !slices.ContainsFunc(header, func(line string) bool {
@@ -129,6 +128,12 @@ var ours = map[string]bool{"Host": true, "Content-Length": true, "Content-Type":
 func cutHeader(line string) (name, value string) {
 	name, value, _ = strings.Cut(line, ":")
 	return strings.TrimSpace(name), strings.TrimSpace(value)
+}
+
+// basic is how a header carries the user and the password of a URL.
+func basic(u *url.Userinfo) string {
+	pass, _ := u.Password()
+	return base64.StdEncoding.EncodeToString([]byte(u.Username() + ":" + pass))
 }
 
 // CheckHeader says what is wrong with a header line, without naming it.

@@ -21,6 +21,7 @@ type ErrorKind struct {
 
 const (
 	maxMessage  = 500 // bytes of a message that are kept
+	maxType     = 100 // bytes of a type that are kept
 	maxMessages = 8   // different messages of one end, status and type: one that names its request is another each time
 	maxKinds    = 200 // in all: a server that makes up types must not fill the report
 )
@@ -83,13 +84,29 @@ func (k *ErrorKinds) List() []ErrorKind {
 	return out
 }
 
-// cutMessage is the beginning of a message as valid text, cut between two characters.
-func cutMessage(s string) string {
-	s = strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxMessage+utf8.UTFMax)], "\uFFFD"))
-	if len(s) <= maxMessage {
+// countType counts a failure by its type, past maxKinds of them as one of the others.
+func countType(by *map[string]int, kind string) {
+	if *by == nil {
+		*by = map[string]int{}
+	}
+	if _, known := (*by)[kind]; !known && len(*by) >= maxKinds {
+		kind = otherTypes
+	}
+	(*by)[kind]++
+}
+
+// CutType is the beginning of an error's type: a server may make up any.
+func CutType(s string) string { return cut(s, maxType) }
+
+func cutMessage(s string) string { return cut(s, maxMessage) }
+
+// cut is the beginning of s as valid text, cut between two characters.
+func cut(s string, most int) string {
+	s = strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), most+utf8.UTFMax)], "\uFFFD"))
+	if len(s) <= most {
 		return s
 	}
-	n := maxMessage
+	n := most
 	for !utf8.RuneStart(s[n]) {
 		n--
 	}

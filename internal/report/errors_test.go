@@ -47,6 +47,18 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
+// TestTypesAreBounded: the counts by type of a window do not grow with the types that a server makes up.
+func TestTypesAreBounded(t *testing.T) {
+	var by map[string]int
+	for i := range 3 * maxKinds {
+		countType(&by, fmt.Sprint("made up ", i))
+		countType(&by, "made up 0")
+	}
+	if len(by) != maxKinds+1 || by["made up 0"] != 3*maxKinds+1 || by[otherTypes] != 2*maxKinds {
+		t.Errorf("%d types, %d of the first, %d others", len(by), by["made up 0"], by[otherTypes])
+	}
+}
+
 func TestMessagesAreCut(t *testing.T) {
 	for said, want := range map[string]string{
 		" a\n": "a", "": "", "a\xffb": "a\uFFFDb", strings.Repeat("x", 600): strings.Repeat("x", maxMessage), "x" + strings.Repeat("é", 300): "x" + strings.Repeat("é", 249),

@@ -131,10 +131,7 @@ func (s *Summary) Add(r *Row) {
 	}
 	if !r.OK() {
 		w.Errors++
-		if w.ErrorsByType == nil {
-			w.ErrorsByType = map[string]int{}
-		}
-		w.ErrorsByType[r.ErrorType]++
+		countType(&w.ErrorsByType, r.ErrorType)
 		return
 	}
 	w.Requests++
@@ -217,10 +214,7 @@ func SummarizeWarmup(rows []Row) *Warmup {
 			w.Requests++
 		case r.Ended != EndCanceled:
 			w.Errors++
-			if w.ErrorsByType == nil {
-				w.ErrorsByType = map[string]int{}
-			}
-			w.ErrorsByType[r.ErrorType]++
+			countType(&w.ErrorsByType, r.ErrorType)
 		}
 	}
 	return w
