@@ -193,6 +193,36 @@ func TestForgottenLinks(t *testing.T) {
 	}
 }
 
+// TestForgottenAgain: a process forgets its next link, too, while another one's has not been replaced. Each request asks
+// it once over each link.
+func TestForgottenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil, 1, 1)
+		for _, p := range h.procs {
+			p.forget()
+		}
+		const requests = 20
+		var wg sync.WaitGroup
+		for range requests {
+			wg.Go(func() {
+				if _, _, err := h.ask(t.Context(), responseplane.Request{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		h.renew(t, h.procs[1], true)
+		time.Sleep(3 * time.Second)
+		if a, b := h.procs[0].count(), h.procs[1].count(); a != requests || b != 2*requests {
+			t.Errorf("%d requests asked %d times over one link, %d times over two", requests, a, b)
+		}
+		for _, p := range h.procs {
+			h.reveal(t, p)
+		}
+		wg.Wait()
+	})
+}
+
 // TestRequestsWaitForAFirstLink: a worker that has just become known is being dialled, and a request waits for that;
 // but not for one that nobody answers for, that refuses, or that nobody knows.
 func TestRequestsWaitForAFirstLink(t *testing.T) {

@@ -192,8 +192,14 @@ func (p *housed) forget() {
 	p.blank = true
 }
 
-// reveal has the lanes of a process that knows no link die.
+// reveal has the lanes of a process that knows no link die. It knows the next one.
 func (h *house) reveal(t *testing.T, p *housed) {
+	t.Helper()
+	h.renew(t, p, false)
+}
+
+// renew has the lanes of a process die. blank says whether it does not know the next link either.
+func (h *house) renew(t *testing.T, p *housed, blank bool) {
 	t.Helper()
 	var lanes []*memory.Conn
 	for _, c := range h.net.Conns() {
@@ -211,7 +217,7 @@ func (h *house) reveal(t *testing.T, p *housed) {
 	p.live(t, h.hub, engines)
 	h.net.Allow(p.bind)
 	p.mu.Lock()
-	p.blank = false
+	p.blank = blank
 	p.mu.Unlock()
 	for _, c := range lanes {
 		c.Cut(io.ErrUnexpectedEOF)

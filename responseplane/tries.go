@@ -36,10 +36,11 @@ func (h *tries) forget(f *Frontend, node NodeID) {
 	*h = keep
 }
 
-// heldAt is the response that waits for the end of the link to a node, nil when none does.
+// heldAt is the response that waits for the end of the link to a node, nil when none does. Those of links before that
+// one have ended.
 func (h tries) heldAt(node NodeID) *Response {
 	for _, t := range h {
-		if t.w.node == node && t.held != nil {
+		if t.w.node == node && t.held != nil && t.held.in.End() == nil {
 			return t.held
 		}
 	}
