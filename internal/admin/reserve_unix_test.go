@@ -56,6 +56,7 @@ func TestAnswersWithoutFiles(t *testing.T) {
 	s := start(t, Config{})
 	for name, ask := range map[string]func(t *testing.T, last **os.File){
 		"others": func(t *testing.T, last **os.File) {
+			s.untilFull(t)  // else the end of the connection before may take the file that this one needs
 			(*last).Close() // the client is in this process here; what it has is not the server's
 			c, err := net.Dial("tcp", s.Addr().String())
 			if err != nil {
