@@ -120,6 +120,17 @@ func (x *exchange) lastEvents(buf *[]byte, empty bool, now time.Time, err error)
 		}
 	}
 	*buf = openai.AppendDone(*buf)
-	// No flush: the server flushes when the handler returns, together with the end of the body.
-	_ = x.out.write(*buf, now)
+	x.lastWrite(*buf, now)
+}
+
+// lastWrite has the client count as one that has left when it does not take the end of its answer. There is no flush: the server flushes when the
+// handler returns, together with the end of the body. Only over HTTP/1.0 that has no end of its own, and a flush that fails there would look like one.
+func (x *exchange) lastWrite(p []byte, now time.Time) {
+	err := x.out.write(p, now)
+	if err == nil && x.noEnd {
+		err = x.out.flush()
+	}
+	if err != nil {
+		x.account.gone()
+	}
 }

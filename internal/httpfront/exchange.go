@@ -26,6 +26,7 @@ type exchange struct {
 	feed    feed
 	conn    *outpath.Conn // nil when a sink must not write to it
 	usage   bool          // the client wants a last chunk with the usage
+	noEnd   bool          // over HTTP/1.0: a stream of events ends with its connection
 
 	// Of a stream of events; they are early's while the stream is opened, and the sink's while feed.next waits.
 	chunks  openai.Chunks
@@ -44,6 +45,7 @@ func (x *exchange) watch(r *http.Request) {
 	if r.ProtoMajor != 1 { // HTTP/2 reads all the time
 		return
 	}
+	x.noEnd = r.ProtoMinor == 0
 	if x.answers = outpath.From(x.ctx); x.answers != nil {
 		x.answers.Begin(func() { x.cancel(errLeft) })
 		if x.server.cfg.OutPath != OutPull { // on HTTP/2 a write waits for the client's flow control
@@ -119,7 +121,7 @@ func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone 
 
 // abandon ends the worker's work for a client that has left.
 func (x *exchange) abandon() {
-	x.account.status, x.account.label = statusGone, labelCancelled
+	x.account.gone()
 	s := x.server
 	s.log.Debug("client left", x.account.attrs("worker", x.stream.Worker())...)
 	if !s.cfg.StopOnDisconnect {
@@ -169,7 +171,9 @@ func (x *exchange) serveReply() {
 			return
 		}
 		*buf = openai.AppendReplyEnd(*buf, x.head.Kind, t.FinishReason, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
-		s.writeJSON(x.w, http.StatusOK, *buf)
+		if s.writeJSON(x.w, http.StatusOK, *buf) != nil {
+			x.account.gone()
+		}
 		return
 	}
 }

@@ -122,7 +122,7 @@ func (x *exchange) openFailed(err error) {
 	case context.Cause(x.ctx) == errCut:
 		e, a.label = s.unavailable("the frontend is shutting down: try another one")
 	default:
-		a.status, a.label = statusGone, labelCancelled
+		a.gone()
 		return
 	}
 	a.status = e.Status
@@ -133,7 +133,7 @@ func (x *exchange) openFailed(err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	*buf = openai.AppendDone(openai.AppendErrorEvent(*buf, e))
-	_ = x.out.write(*buf, time.Now())
+	x.lastWrite(*buf, time.Now())
 }
 
 // logFailure logs what a client was told, with the cause. Overload is no event: the metrics count it.

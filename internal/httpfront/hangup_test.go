@@ -8,7 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,4 +198,52 @@ func TestAnswerThatIsGivenUpIsResetOverHTTP2(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEndThatCannotBeWritten: the client takes no bytes while the last of its answer is written. It is reset, and counts as one that was cut.
+func TestEndThatCannotBeWritten(t *testing.T) {
+	for _, version := range []string{"1.0", "1.1"} {
+		for _, body := range []string{chatStream, chatBody} {
+			for name, end := range map[string]error{"complete": io.EOF, "failed": &EndError{End: EndLost}} {
+				if body == chatBody && end != io.EOF { // its error object fits
+					continue
+				}
+				t.Run(fmt.Sprintf("HTTP/%s stream=%t %s", version, body == chatStream, name), func(t *testing.T) {
+					last := step{recs: slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 16), err: end} // more than the kernels take
+					b := serve(t, &scripted{}, func(c *Config) { c.WriteTimeout, c.MaxReplyBytes = 50*time.Millisecond, 32<<20 })
+					b.backend.open = func(context.Context, Call) (Stream, error) { return newPlay(last), nil }
+					c := b.raw(version, body, "")
+					b.goneOnce()
+					b.untilValue(1, "laneway_frontend_slow_clients_total")
+					if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
+						t.Errorf("the client reads %v, expected a reset", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// unflushed is a client whose connection takes no more once the end of its answer has been written.
+type unflushed struct{ *httptest.ResponseRecorder }
+
+func (u unflushed) FlushError() error {
+	if strings.Contains(u.Body.String(), "DONE") {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// TestEndThatCannotBeFlushedOverHTTP10: there the end of the connection is the end of the answer, so it is not left to the server to find out.
+func TestEndThatCannotBeFlushedOverHTTP10(t *testing.T) {
+	b := serve(t, playing(newPlay(step{recs: []string{"a"}}, step{err: io.EOF})), nil)
+	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(chatStream))
+	r.ProtoMajor, r.ProtoMinor = 1, 0
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("the handler ends with %v, expected that it aborts", p)
+		}
+		b.goneOnce()
+	}()
+	b.ServeHTTP(unflushed{httptest.NewRecorder()}, r)
 }

@@ -108,6 +108,9 @@ type account struct {
 	trace       *tracing.Request
 }
 
+// gone notes that the client has left, or takes no more bytes, before its answer had ended.
+func (a *account) gone() { a.status, a.label = statusGone, labelCancelled }
+
 // givenUp says that there is no answer, or not all of it, and that nobody is told so: the client has left, or a panic is on its way up.
 func (a *account) givenUp() bool { return a.status == statusGone || a.status == 0 }
 

@@ -80,7 +80,7 @@ func (s *Server) serveModels(w http.ResponseWriter, id string) {
 			Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(id))})
 		return
 	}
-	s.writeJSON(w, http.StatusOK, *buf)
+	_ = s.writeJSON(w, http.StatusOK, *buf) // the client may have left
 }
 
 // reply sends an error object. Statuses that are worth another try carry Retry-After.
@@ -90,18 +90,18 @@ func (s *Server) reply(w http.ResponseWriter, e *openai.Error) {
 	}
 	buf := getBuffer()
 	*buf = e.AppendJSON(*buf)
-	s.writeJSON(w, e.Status, *buf)
+	_ = s.writeJSON(w, e.Status, *buf) // the client may have left: what failed is what counts
 	putBuffer(buf)
 }
 
-// writeJSON ignores the write's error: the client has left, and the caller is done with it anyway.
-func (s *Server) writeJSON(w http.ResponseWriter, status int, body []byte) {
+// writeJSON fails when the client does not take all of it.
+func (s *Server) writeJSON(w http.ResponseWriter, status int, body []byte) error {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
 	out := s.newOutput(w)
-	_ = out.writeAll(body)
+	return out.writeAll(body)
 }
 
 // Header values that never change; net/http does not write to them.
