@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -96,7 +97,9 @@ func one(s string) string {
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 			host, tail = rest[:i], rest[i:]
 		}
-		if u.User == nil && u.Port() == "" && strings.Contains(u.Path, "@") { // nats://user/pass@host: the user looks like a host
+		// nats://user/pass@host: the user looks like a host. Only what is asked for by HTTP has a path.
+		if web := strings.HasPrefix(u.Scheme, "http"); u.User == nil && strings.Contains(tail, "@") &&
+			(!web || u.Port() == "" && strings.Contains(u.Path, "@")) {
 			host, tail = rest, ""
 		}
 	}
@@ -159,6 +162,9 @@ func Args(args []string) []string {
 	return out
 }
 
+// quoted is what stands between quotes, also with escaped ones in it.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
 // Error is err with a text that holds no secrets: of the settings, and of URLs that stand in it. It unwraps to err. Nil stays nil.
 func Error(err error, settings ...URL) error {
 	if err == nil {
@@ -166,7 +172,12 @@ func Error(err error, settings ...URL) error {
 	}
 	text := err.Error()
 	if e, ok := errors.AsType[*url.Error](err); ok { // with blanks in it, it would not be seen as one in the text
+		text = strings.ReplaceAll(text, strconv.Quote(e.URL), strconv.Quote(Address(e.URL)))
 		text = strings.ReplaceAll(text, e.URL, Address(e.URL))
+		if e.Op == "parse" && e.Err != nil { // it quotes the piece that it stumbled over: invalid port ":pass" after host
+			why := e.Err.Error()
+			text = strings.ReplaceAll(text, why, quoted.ReplaceAllString(why, `"`+hidden+`"`))
+		}
 	}
 	for _, s := range settings {
 		if !s.Empty() {

@@ -24,6 +24,9 @@ func TestAddress(t *testing.T) {
 		"http://root:pa/ss@host:2379":      "http://xxxxx@host:2379",
 		"http://root:pa?s#s@host:2379":     "http://xxxxx@host:2379",
 		"nats://svc/pass@host":             "nats://xxxxx@host",
+		"nats://svc:9/pass@host:4222":      "nats://xxxxx@host:4222",
+		"nats://svc:9?pass@host:4222":      "nats://xxxxx@host:4222",
+		"tls://svc:9#pass@host:4222":       "tls://xxxxx@host:4222",
 		"nats://svc:p@ss@host:4222":        "nats://xxxxx@host:4222",
 		"nats://svc:pa ss@host:4222":       "nats://xxxxx@host:4222",
 		"nats://svc:pass@host:port":        "nats://xxxxx@host:port",
@@ -110,6 +113,17 @@ func TestError(t *testing.T) {
 	}
 	if got := Error(errors.New("svc:pass@h is bad"), New("svc:pass@h")); got.Error() != "xxxxx@h is bad" {
 		t.Errorf("%v", got)
+	}
+	for raw, want := range map[string]string{
+		"http://svc:kk/kk@h:1":    `parse "http://xxxxx@h:1": invalid port "xxxxx" after host`,
+		"http://svc:kk%zz@h:1":    `parse "http://xxxxx@h:1": invalid URL escape "xxxxx"`,
+		"http://svc:kk\"/kk@h:1":  `parse "http://xxxxx@h:1": invalid port "xxxxx" after host`,
+		"http://svc:kk\\\"/k@h:1": `parse "http://xxxxx@h:1": invalid port "xxxxx" after host`,
+	} {
+		_, err := url.Parse(raw)
+		if got := fmt.Sprint(Error(err)); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
 	}
 	if Error(nil) != nil || Error(io.EOF) != io.EOF {
 		t.Error("an error without secrets is changed")

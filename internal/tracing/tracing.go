@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -90,6 +91,8 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	} else if os.Getenv(envEndpoint) == "" && os.Getenv(envTracesEndpoint) == "" {
 		return nil, nil
 	}
+	cfg.Logger = seldom.Logger(cfg.Logger)
+	otel.SetLogger(logr.New(library{cfg.Logger})) // before the exporter reads the variables; there is one tracer in a process
 	exporter, err := otlptracehttp.New(ctx, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", redact.Error(err))
@@ -103,8 +106,7 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if os.Getenv(envSampler) == "" {
 		provider = append(provider, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Ratio))))
 	}
-	cfg.Logger = seldom.Logger(cfg.Logger)
-	// The exporter tells its errors here only; there is one tracer in a process.
+	// The exporter tells its errors here only.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn("traces cannot be sent", "error", redact.Error(err)) }))
 	t := &Tracer{log: cfg.Logger, provider: sdktrace.NewTracerProvider(provider...)}
 	t.tracer = t.provider.Tracer("github.com/laneway-ai/laneway")

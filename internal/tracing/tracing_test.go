@@ -156,6 +156,22 @@ func TestEndpointsThatAreNone(t *testing.T) {
 	}
 }
 
+// TestVariablesAreNotQuoted: the library quotes what it does not understand of its variables; this program's log does
+// not. What is said past the log would be missing here.
+func TestVariablesAreNotQuoted(t *testing.T) {
+	t.Setenv(envEndpoint, "http://svc:secret@collector:43x18")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=%zzsecret,secret")
+	var log bytes.Buffer
+	tr, err := New(t.Context(), Config{Ratio: 1, Service: "test", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if s := log.String(); strings.Contains(s, "secret") || strings.Count(s, "is not used") != 3 {
+		t.Errorf("the log: %s", s)
+	}
+}
+
 // fakeWriter is a response of which a test says how it goes.
 type fakeWriter struct{ err error }
 
