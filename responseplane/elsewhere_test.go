@@ -362,3 +362,29 @@ func TestOnDemandGoesElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// TestOnDemandPatience: where nobody answers, a request waits as long as a link may take to come, in all and not at
+// each attempt.
+func TestOnDemandPatience(t *testing.T) {
+	for _, engines := range []int{1, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newEmptyHouse(t, func(c *responseplane.FrontendConfig) { c.Dial = responseplane.DialOnDemand })
+			dead := h.start(t, "dead", engines)
+			h.net.Silence(dead.bind)
+			dead.register(t)
+			eventually(t, "the records", func() bool { n, _ := h.front.Counts(); return n == engines })
+			for _, first := range []time.Duration{0, 3 * time.Second} {
+				most := 10 * time.Second // the resume timeout
+				if first > 0 {
+					most = first
+				}
+				begun := time.Now()
+				_, _, err := h.ask(t.Context(), responseplane.Request{FirstRecordTimeout: first})
+				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
+				if took := time.Since(begun); took != most {
+					t.Errorf("%d engines, first record in %v: %v after %v, want %v", engines, first, err, took, most)
+				}
+			}
+		})
+	}
+}

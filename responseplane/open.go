@@ -59,7 +59,7 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 	patience := f.patience(req)
 	for attempt, spent := 0, 0; ; attempt++ {
 		req.Trace.route(attempt)
-		w, err := f.pick(req, h)
+		w, err := f.pick(req, h, patience)
 		if w == nil {
 			w = f.awaitReturn(ctx, req, &h, &patience)
 		}
@@ -78,7 +78,9 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 			f.cfg.Logger.Debug("an attempt failed; this is the next one", "request", req.ID, "worker", w.rec.ID,
 				"attempt", attempt, "error", last)
 		}
-		r, err := f.attempt(ctx, w, req, t, func() bool { return spent < f.cfg.RetryLimit && f.elsewhere(req, h, w) })
+		r, err := f.attempt(ctx, w, req, t, &patience, func() bool {
+			return spent < f.cfg.RetryLimit && f.elsewhere(req, h, w, patience)
+		})
 		if err == nil {
 			r.retries = attempt
 			return r, nil
@@ -109,8 +111,10 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 // attempt is one stream at one worker. On failure the stream is given back, which kills it; but when the worker does
 // not know the link it is returned with the error, and tells when the link has gone. elsewhere says whether another
 // node can be had: without one there is nothing to give it up for while its link is down.
-func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked, elsewhere func() bool) (*Response, error) {
-	in, err := f.mint(ctx, w, req, elsewhere)
+func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *tracked, left *time.Duration,
+	elsewhere func() bool,
+) (*Response, error) {
+	in, err := f.mint(ctx, w, req, left, elsewhere)
 	req.Trace.routed(w.rec.ID, err)
 	if err != nil {
 		return nil, err
@@ -139,8 +143,8 @@ func (f *Frontend) attempt(ctx context.Context, w *workerEntry, req Request, t *
 }
 
 // mint mints the stream of an attempt. A node that is dialled on demand has the time of an acknowledgement for that;
-// where there is no other, it has as long as a link may take to come.
-func (f *Frontend) mint(ctx context.Context, w *workerEntry, req Request, elsewhere func() bool) (
+// where there is no other, it has as long as the request may still wait for a link.
+func (f *Frontend) mint(ctx context.Context, w *workerEntry, req Request, left *time.Duration, elsewhere func() bool) (
 	*mux.InStream, error,
 ) {
 	o := mux.MintOptions{FirstRecord: req.FirstRecordTimeout, Inactivity: req.InactivityTimeout}
@@ -148,13 +152,15 @@ func (f *Frontend) mint(ctx context.Context, w *workerEntry, req Request, elsewh
 		o.TimeLeft = max(time.Until(d), time.Microsecond)
 	}
 	if f.cfg.Dial == DialOnDemand && !f.recv.Up(w.node) {
-		limit := f.patience(req)
+		limit := *left
 		if elsewhere() {
 			limit = min(limit, f.cfg.AckTimeout)
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+		begun := time.Now()
+		defer func() { *left -= time.Since(begun) }()
 	}
 	in, err := f.recv.Mint(ctx, w.node, o)
 	if err != nil {
@@ -223,8 +229,9 @@ func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) er
 }
 
 // pick chooses a worker for the next attempt: on another node than those that failed it, where there is one, and none
-// twice, unless there is only one.
-func (f *Frontend) pick(req Request, h tries) (*workerEntry, error) {
+// twice, unless there is only one. One that has to be dialled first is for a request that may still wait for a link: left
+// says how long.
+func (f *Frontend) pick(req Request, h tries, left time.Duration) (*workerEntry, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	list := f.candidates(req)
@@ -239,10 +246,10 @@ func (f *Frontend) pick(req Request, h tries) (*workerEntry, error) {
 	if len(list) == 1 {
 		worst = rankTried
 	}
-	now := time.Now()
+	now, dials := time.Now(), f.cfg.Dial == DialOnDemand && left > 0
 	w := f.choose(list, func(w *workerEntry) rank {
 		at := f.rank(w, h, now)
-		if at > worst || !f.recv.Up(w.node) && (f.cfg.Dial != DialOnDemand || at == rankVanished) {
+		if at > worst || !f.recv.Up(w.node) && (!dials || at == rankVanished) {
 			return rankNone
 		}
 		return at

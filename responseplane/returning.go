@@ -43,7 +43,7 @@ func (f *Frontend) awaitReturn(ctx context.Context, req Request, h *tries, left 
 			h.forget(f, w.node)
 			return w
 		}
-		if w, _ := f.pick(req, *h); w != nil { // another one has come up meanwhile
+		if w, _ := f.pick(req, *h, *left); w != nil { // another one has come up meanwhile
 			return w
 		}
 	}
@@ -87,8 +87,8 @@ func (f *Frontend) mayReturn(req Request, h tries) *workerEntry {
 }
 
 // elsewhere says whether a worker on another node than w's would take the request.
-func (f *Frontend) elsewhere(req Request, h tries, w *workerEntry) bool {
-	other, _ := f.pick(req, append(h[:len(h):len(h)], try{w: w, why: reasonLost}))
+func (f *Frontend) elsewhere(req Request, h tries, w *workerEntry, left time.Duration) bool {
+	other, _ := f.pick(req, append(h[:len(h):len(h)], try{w: w, why: reasonLost}), left)
 	return other != nil && other.node != w.node
 }
 
