@@ -101,7 +101,7 @@ func TestBundledRows(t *testing.T) {
 	warm, lost := of(50, 1), failed(2, 1, "x")
 	warm.Phase, lost.OutputTokens, lost.Chunks = PhaseWarmup, 50, 1
 	for want, rows := range map[string][]Row{
-		"": {of(11, 10), warm, lost}, "bundled": {of(12, 10)}, "no usage": {of(Absent, 10), of(11, 10)}, "bundled, no usage": {of(Absent, 10), of(20, 10), of(2, 2)},
+		"": {of(11, 10), of(50, 0), warm, lost}, "bundled": {of(12, 10)}, "no usage": {of(Absent, 10), of(11, 10)}, "bundled, no usage": {of(Absent, 10), of(20, 10), of(2, 2)},
 	} {
 		if got := mark(rows...); got != want {
 			t.Errorf("marks %q, want %q", got, want)

@@ -241,7 +241,7 @@ func MarkRows(run *Run, rows []Row) {
 		case r.Phase != PhaseMeasured || !r.OK():
 		case r.OutputTokens == Absent:
 			silent = true
-		default:
+		case r.Chunks > 0: // an answer without text, such as a call of a tool, has nothing that could come bundled
 			tokens, chunks = tokens+int64(r.OutputTokens), chunks+int64(r.Chunks)
 		}
 	}
