@@ -97,7 +97,7 @@ func TestQUICRunCountsWhatTheKernelCounts(t *testing.T) {
 	}
 	ports, fed := watchPorts(t), starve(t)
 	code, stdout, stderr := runApp(small(dir, "--response-plane=quic", "--lanes=2", "--quic-gro=off", "--quic-gso=off", "--udp-recv-buffer=16KiB", "--udp-send-buffer=64KiB",
-		"--quic-stream-window=1MiB", "--concurrency=512", "--request-count=512", "--osl=32", "--allow=client-limited,not steady")...)
+		"--quic-stream-window=1MiB", "--concurrency=512", "--request-count=2048", "--osl=32", "--allow=client-limited,not steady")...)
 	fed()
 	ports.stop()
 	if code != 0 {
