@@ -164,12 +164,18 @@ func TestStop(t *testing.T) {
 func TestConnectionsAreKept(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(0, 0))
-		peers := map[string]int{}
+		peers, all := map[string]int{}, make(chan struct{})
 		inner := s.script
 		s.script = func(s *server, c *call) {
 			s.mu.Lock()
-			peers[c.r.RemoteAddr]++
+			if peers[c.r.RemoteAddr]++; len(peers) == 3 && peers[c.r.RemoteAddr] == 1 {
+				close(all)
+			}
 			s.mu.Unlock()
+			select {
+			case <-all: // else one slot may have made all requests before another one begins
+			case <-t.Context().Done():
+			}
 			inner(s, c)
 		}
 		load(t, s, Config{Client: client, Concurrency: 3, Requests: 60, OSL: 3, ISL: 3})
