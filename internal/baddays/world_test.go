@@ -152,7 +152,7 @@ func (k *worker) quiet(t *testing.T) {
 	took := eventually(t, "quiet "+k.name, func() bool {
 		m := k.w.metrics(t, k.admin)
 		return m["laneway_worker_running_requests"] == 0 && m["laneway_worker_waiting_requests"] == 0 &&
-			m["laneway_open_streams"] == 0 && m["laneway_replay_bytes"] == 0 && m["laneway_committed_bytes"] == 0
+			m["laneway_open_streams"] == 0 && m["laneway_lane_log_bytes"] == 0 && m["laneway_committed_bytes"] == 0
 	})
 	t.Logf("nothing pending at %s after %v", k.name, took)
 }
