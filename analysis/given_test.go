@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/analysis/runtest"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/analysis/runtest"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // givenRun names a run directory of your own, as an absolute path, for TestGivenRun.

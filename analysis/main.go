@@ -14,8 +14,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/laneway-ai/laneway/internal/analysis"
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/lab/analysis"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func main() { os.Exit(run(os.Args[1:], newApp())) }

@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/analysis/runtest"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/analysis/runtest"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // asProgram makes the test binary run as the command itself, so that exit codes and memory are a real process's.

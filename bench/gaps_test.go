@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // TestGaps: each gap is run as such beside the bare connection, and the curve says so.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/httpbench"
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -55,7 +55,7 @@ func addHTTP(parent *cli.App) {
 	f.pairs = g.Int("pairs", 5, cli.Range(1, 1000).Unit("repetitions"), "repetitions; each runs every arm once, with fresh processes, every other one in reverse order. All arms once take about 80 s, the default under 10 minutes; for more pairs raise this, or leave arms out (--arm in-process,laneway-tcp,bare-tcp --pairs 20)")
 	f.duration = g.Duration("duration", 6*time.Second, cli.Range(100*time.Millisecond, time.Hour), "length of the window in which a run is measured")
 	f.warmup = g.Duration("warmup-duration", 2*time.Second, cli.Range(time.Millisecond, time.Hour), "load before the window, once all responses are open")
-	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), []string{string(httpfront.OutAuto), string(httpfront.OutRing), string(httpfront.OutInline), string(httpfront.OutPull)}, "who writes the events of the arms that can have a sink (in-process, laneway, bare); auto = io_uring where it can be used, else inline. The other arms are pulled")
+	f.outPath = g.Enum("out-path", string(frontend.OutAuto), []string{string(frontend.OutAuto), string(frontend.OutRing), string(frontend.OutInline), string(frontend.OutPull)}, "who writes the events of the arms that can have a sink (in-process, laneway, bare); auto = io_uring where it can be used, else inline. The other arms are pulled")
 
 	g = app.Group("Report")
 	f.label = g.String("label", "", "name of the run")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // TestHTTPFlags: what cannot be is refused before a process is started, by name and with the fix. The runs themselves are tested in httpbench.

@@ -14,7 +14,7 @@ package main
 import (
 	"os"
 
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func main() { os.Exit(run(os.Args[1:], newApp())) }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/laneway-ai/laneway/bench/peers"
 	"github.com/laneway-ai/laneway/bench/suite"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // asProgram makes the test binary the program itself, for what a suite starts.

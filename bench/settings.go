@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/settings"
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 	"github.com/laneway-ai/laneway/transport"
 )
 

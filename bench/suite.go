@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/laneway-ai/laneway/bench/suite"
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // addSuite declares `bench suite`.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/laneway-ai/laneway/bench/lanes"
 	"github.com/laneway-ai/laneway/bench/udp"
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // UDPSchema is the version of UDPReport.

@@ -46,9 +46,9 @@ var blockedOps = []struct {
 	{name: "OpenStream.Wait", do: func(ctx context.Context, w *blockedAt) error { _, err := w.open.Wait(ctx); return err },
 		release: func(w *blockedAt) { _ = w.open.Close() },
 		want:    map[string]errorKind{"local close": isClosed, "context": isCanceled, "lane death": isClosed}},
-	{name: "Sender.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.send.Drain(ctx) }, release: endAll,
+	{name: "WorkerNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.send.Drain(ctx) }, release: endAll,
 		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil, "context": isCanceled, "lane death": isNil}},
-	{name: "Receiver.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.recv.Drain(ctx) }, release: endAll,
+	{name: "FrontendNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.recv.Drain(ctx) }, release: endAll,
 		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil, "context": isCanceled, "lane death": isNil}},
 	{name: "Mint on demand", onDemand: true, release: allow,
 		do: func(ctx context.Context, w *blockedAt) error {
@@ -94,7 +94,7 @@ func allow(w *blockedAt) { w.p.net.Allow(w.addrs[0]) }
 
 // ofWorker says whether the operation is of the worker.
 func ofWorker(name string) bool {
-	return name == "Send" || name == "Put" || name == "Put of fragments" || name == "Sender.Drain"
+	return name == "Send" || name == "Put" || name == "Put of fragments" || name == "WorkerNode.Drain"
 }
 
 var blockedEvents = map[string]func(w *blockedAt, worker bool, cancel func()){
@@ -190,13 +190,13 @@ func newBlockedAt(t *testing.T, onDemand, try bool) *blockedAt {
 		}
 		w := &blockedAt{p: p, addrs: []string{ln.Endpoints()[0].String()}}
 		n.Silence(w.addrs[0])
-		if p.send, err = NewSender(Config{ID: workerID}); err != nil {
+		if p.send, err = NewWorkerNode(Config{ID: workerID}); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.send.Serve(ln); err != nil {
 			t.Fatal(err)
 		}
-		if p.recv, err = NewReceiver(Config{ID: frontID, OnDemand: true}, front); err != nil {
+		if p.recv, err = NewFrontendNode(Config{ID: frontID, OnDemand: true}, front); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.recv.AddPeer(Peer{ID: workerID, Planes: []PeerPlane{{Plane: "memory", Endpoints: w.addrs}}}); err != nil {

@@ -21,7 +21,7 @@ type grant struct {
 // Claim opens the stream that open terms name: one round trip on the link to the frontend, which the engine can spend
 // on its prefill. It fails with ErrStaleTerms (the frontend has given the request up, or another worker has it),
 // ErrBusy, ErrDraining, ErrNoLink, ErrClosed, or ctx's error.
-func (s *Sender) Claim(ctx context.Context, terms []byte) (*OutStream, error) {
+func (s *WorkerNode) Claim(ctx context.Context, terms []byte) (*OutStream, error) {
 	stream, err := s.claim(ctx, terms)
 	if err != nil {
 		s.stats.refused.Add(1)
@@ -29,7 +29,7 @@ func (s *Sender) Claim(ctx context.Context, terms []byte) (*OutStream, error) {
 	return stream, err
 }
 
-func (s *Sender) claim(ctx context.Context, terms []byte) (*OutStream, error) {
+func (s *WorkerNode) claim(ctx context.Context, terms []byte) (*OutStream, error) {
 	t, err := wire.ParseOpenTerms(terms)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestPeerThatIsRemovedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send, err := NewSender(Config{ID: workerID})
+	send, err := NewWorkerNode(Config{ID: workerID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestPeerThatIsRemovedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer send.Close()
-	recv, err := NewReceiver(Config{ID: frontID}, front)
+	recv, err := NewFrontendNode(Config{ID: frontID}, front)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestDrainMeetsHandshakes(t *testing.T) {
 		_ = out.Complete(nil)
 		cancel()
 		wg.Wait()
-		closeInTime(t, "Sender", f.send)
+		closeInTime(t, "WorkerNode", f.send)
 		for _, l := range lanes {
 			_ = l.conn.Close()
 			<-l.done

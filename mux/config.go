@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Config has the settings of a Sender or Receiver. Zero means the default; for durations that can be off, negative
+// Config has the settings of a WorkerNode or FrontendNode. Zero means the default; for durations that can be off, negative
 // means off. It is copied when it is used.
 type Config struct {
 	// ID is this node's identity; required.
@@ -19,30 +19,30 @@ type Config struct {
 	// Name is this node for people, in logs.
 	Name string
 
-	// Lanes is how many connections a Receiver opens to each peer: 1 (default) to 16.
+	// Lanes is how many connections a FrontendNode opens to each peer: 1 (default) to 16.
 	Lanes int
 	// PlaneLanes overrides Lanes for a plane.
 	PlaneLanes map[string]int
 
 	// Window is the most unconsumed bytes of a stream: 64 KiB (default), 4 KiB to 16 MiB.
 	Window int
-	// MaxBuffered bounds the windows that a Receiver has given, with its lanes' logs: 1 GiB by default, 4 MiB at least. A
+	// MaxBuffered bounds the windows that a FrontendNode has given, with its lanes' logs: 1 GiB by default, 4 MiB at least. A
 	// stream gets min(Window, free/1024).
 	MaxBuffered int64
-	// MaxReplay bounds the windows that a Sender has accepted, with its lanes' logs, 1 GiB by default. Past it terms are
+	// MaxReplay bounds the windows that a WorkerNode has accepted, with its lanes' logs, 1 GiB by default. Past it terms are
 	// refused as busy.
 	MaxReplay int64
 	// Log is how many bytes a lane keeps, each way, of what was sent and not acknowledged: 4 MiB (default), 256 KiB to
 	// 64 MiB. A lane whose log is full stops writing until the peer has read. Past MaxBuffered or MaxReplay it is 128 KiB.
 	Log int
-	// MaxRecord is the longest record that a Receiver assembles, 16 MiB by default.
+	// MaxRecord is the longest record that a FrontendNode assembles, 16 MiB by default.
 	MaxRecord int
 	// ShrinkThreshold is the size past which a stream's buffer that a large record has grown is given back once the
 	// record is taken: 1 MiB by default, 64 KiB to 1 GiB.
 	ShrinkThreshold int
-	// MaxStreams is how many streams a Sender allows on a link: 65,536 by default, up to 16,777,215.
+	// MaxStreams is how many streams a WorkerNode allows on a link: 65,536 by default, up to 16,777,215.
 	MaxStreams int
-	// MaxLinks is how many links a Sender keeps, 1,024 by default.
+	// MaxLinks is how many links a WorkerNode keeps, 1,024 by default.
 	MaxLinks int
 
 	// KeepAlive is the time between PINGs on a lane without open streams, 5 s by default; 100 ms at least.
@@ -63,7 +63,7 @@ type Config struct {
 	NoUrgent bool
 	// NoInlineWrite turns off that Flush writes by itself on planes that can write without blocking.
 	NoInlineWrite bool
-	// OnDemand makes a Receiver dial a peer at its first stream instead of at once.
+	// OnDemand makes a FrontendNode dial a peer at its first stream instead of at once.
 	OnDemand bool
 
 	// Logger takes what happens to lanes and links; nil discards.

@@ -92,7 +92,7 @@ func withoutConnection(st Stats) (text string) {
 }
 
 // takeovers is how often a frontend's lanes got another connection.
-func takeovers(r *Receiver) (n uint64) {
+func takeovers(r *FrontendNode) (n uint64) {
 	for _, t := range r.Stats().LaneTakeovers {
 		n += t.Count
 	}

@@ -43,7 +43,7 @@ type End struct {
 	Bytes     uint64 // their payload bytes
 }
 
-// Errors of streams, senders and receivers.
+// Errors of streams and nodes.
 var (
 	// ErrWindowFull: the record does not fit the stream's window now; OnWritable tells when there is room.
 	ErrWindowFull = errors.New("mux: the stream's window is full")
@@ -51,7 +51,7 @@ var (
 	ErrEnded = errors.New("mux: the stream has ended")
 	// ErrRecordTooLarge: the record can never fit (TryPut of more than the window, or more than the receiver assembles).
 	ErrRecordTooLarge = errors.New("mux: the record is too large")
-	// ErrClosed: the Sender or Receiver is closed.
+	// ErrClosed: the WorkerNode or FrontendNode is closed.
 	ErrClosed = dial.ErrClosed
 	// ErrDraining: no new streams.
 	ErrDraining = dial.ErrDraining

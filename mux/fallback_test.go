@@ -29,7 +29,7 @@ func newTwoPlanes(t *testing.T, cfg Config) *twoPlanes {
 		planeFast: memory.NewNetwork(memory.Config{Plane: planeFast}),
 		planeSafe: memory.NewNetwork(memory.Config{Plane: planeSafe})}}
 	var err error
-	if p.send, err = NewSender(Config{ID: workerID}); err != nil {
+	if p.send, err = NewWorkerNode(Config{ID: workerID}); err != nil {
 		t.Fatal(err)
 	}
 	peer := Peer{ID: workerID}
@@ -51,7 +51,7 @@ func newTwoPlanes(t *testing.T, cfg Config) *twoPlanes {
 	cfg.ID = frontID
 	front := []*memory.Network{p.nets[planeFast], p.nets[planeSafe]}
 	fast, safe := front[0].Transport(frontID), front[1].Transport(frontID)
-	if p.recv, err = NewReceiver(cfg, fast, safe); err != nil {
+	if p.recv, err = NewFrontendNode(cfg, fast, safe); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -108,7 +108,7 @@ func (r *failover) connect(recv, send Config, mem memory.Config, planes int) {
 	recv.ID, send.ID = frontID, id
 	r.p = &pair{id: id}
 	var err error
-	if r.p.send, err = NewSender(send); err != nil {
+	if r.p.send, err = NewWorkerNode(send); err != nil {
 		t.Fatal(err)
 	}
 	var fronts []transport.Transport
@@ -126,7 +126,7 @@ func (r *failover) connect(recv, send Config, mem memory.Config, planes int) {
 		r.nets, fronts = append(r.nets, n), append(fronts, n.Transport(frontID))
 		peer.Planes = append(peer.Planes, PeerPlane{Plane: mem.Plane, Endpoints: []string{failAddress}})
 	}
-	if r.p.recv, err = NewReceiver(recv, fronts...); err != nil {
+	if r.p.recv, err = NewFrontendNode(recv, fronts...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.p.close(t) })

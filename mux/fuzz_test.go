@@ -54,7 +54,7 @@ func (s *script) slot() wire.Slot {
 // maxSteps bounds a script, so that an input costs milliseconds.
 const maxSteps = 300
 
-// FuzzHostileFrontend runs a Sender whose frontend follows the script, and uses the Sender's streams in between.
+// FuzzHostileFrontend runs a WorkerNode whose frontend follows the script, and uses the WorkerNode's streams in between.
 // Whatever it does: no panic, Close joins, nothing is left, every stream has one end.
 func FuzzHostileFrontend(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 20, 3, 32, 44, 5, 33, 1})
@@ -149,7 +149,7 @@ func FuzzHostileFrontend(f *testing.F) {
 				})
 			}
 		}
-		// The bytes are read by now, or soon; the Sender closes in the middle of it or after it.
+		// The bytes are read by now, or soon; the WorkerNode closes in the middle of it or after it.
 		if len(b)%3 == 0 {
 			for _, l := range lanes {
 				_ = l.conn.CloseWrite()
@@ -166,7 +166,7 @@ func FuzzHostileFrontend(f *testing.F) {
 	})
 }
 
-// FuzzHostileWorker runs a Receiver whose worker follows the script, and uses its streams in between.
+// FuzzHostileWorker runs a FrontendNode whose worker follows the script, and uses its streams in between.
 func FuzzHostileWorker(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 2, 0, 5, 4, 0, 1, 6, 0})
 	f.Add([]byte{0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 3, 0, 9, 2, 0, 9, 4, 0, 0, 5, 1, 6, 1, 7, 0, 8, 0})
@@ -178,8 +178,8 @@ func FuzzHostileWorker(f *testing.F) {
 		s := &script{b}
 		w := newRawWorker(t, Config{Lanes: 1 + len(b)%2, GapMax: -1, Window: 4 << 10, MaxRecord: 6000},
 			memory.Config{TryWrite: len(b)%2 == 0, Buffer: 1 << (8 + len(b)%8)}, nil)
-		t.Cleanup(func() { // runs before the Receiver is closed
-			closeInTime(t, "Receiver", w.recv)
+		t.Cleanup(func() { // runs before the FrontendNode is closed
+			closeInTime(t, "FrontendNode", w.recv)
 		})
 		var lane *rawLane
 		next := func() bool {
@@ -284,7 +284,7 @@ func FuzzHostileWorker(f *testing.F) {
 				send(wire.AppendOpen(nil, s.slot(), s.number(), s.number()))
 			}
 		}
-		closeInTime(t, "Receiver", w.recv)
+		closeInTime(t, "FrontendNode", w.recv)
 		for _, m := range all {
 			_ = m.in.Close()
 			if m.in.End() == nil {

@@ -24,10 +24,10 @@ func onSockets(t *testing.T, run func(t *testing.T, plane string)) {
 	}
 }
 
-// bareWorker starts a Receiver and a listener whose connections serve gets once HELLO was read, with the answer that is
+// bareWorker starts a FrontendNode and a listener whose connections serve gets once HELLO was read, with the answer that is
 // due. They are closed when it returns.
 func bareWorker(t *testing.T, plane string, cfg Config,
-	serve func(conn transport.Conn, own *wire.HelloBody)) *Receiver {
+	serve func(conn transport.Conn, own *wire.HelloBody)) *FrontendNode {
 	t.Helper()
 	front, frontID := newNode(t, plane)
 	work, workerID := newNode(t, plane)
@@ -36,7 +36,7 @@ func bareWorker(t *testing.T, plane string, cfg Config,
 	if err != nil {
 		t.Fatal(err)
 	}
-	recv, err := NewReceiver(cfg, front)
+	recv, err := NewFrontendNode(cfg, front)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func bareWorker(t *testing.T, plane string, cfg Config,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		closeInTime(t, "Receiver", recv)
+		closeInTime(t, "FrontendNode", recv)
 		_ = ln.Close()
 		_ = front.Close()
 		_ = work.Close()

@@ -281,7 +281,7 @@ func TestBrokenLinkDoesNotResume(t *testing.T) {
 		if got, err := endType(out.Err()); got != EndProtocol {
 			t.Fatalf("ended as %s (%v)", got, err)
 		}
-		closeInTime(t, "Sender", f.send)
+		closeInTime(t, "WorkerNode", f.send)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// stranger is a frontend of its own in front of the Sender of another one. It says that it is id, if that is not zero.
+// stranger is a frontend of its own in front of the WorkerNode of another one. It says that it is id, if that is not zero.
 func stranger(t *testing.T, plane string, f *rawFront, id transport.NodeID) *rawFront {
 	t.Helper()
 	front, own := newNode(t, plane)
@@ -20,7 +20,7 @@ func stranger(t *testing.T, plane string, f *rawFront, id transport.NodeID) *raw
 	return &rawFront{send: f.send, front: front, id: id, link: 99, addr: f.addr, secret: [16]byte{0xbb}, lanes: 1}
 }
 
-// claim has the Sender claim open terms of a frontend and waits for the CLAIM on a lane.
+// claim has the WorkerNode claim open terms of a frontend and waits for the CLAIM on a lane.
 func claim(t *testing.T, f *rawFront, on *rawLane, id [16]byte) (answer chan error) {
 	t.Helper()
 	terms := wire.AppendOpenTerms(nil, &wire.OpenTerms{Frontend: f.id, ID: id})

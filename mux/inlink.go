@@ -10,11 +10,11 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// inLink is a Receiver's side of a link: its slots and lanes. A link that has ended does not come back; the next one
+// inLink is a FrontendNode's side of a link: its slots and lanes. A link that has ended does not come back; the next one
 // has a new number and an empty table.
 type inLink struct {
 	*node
-	recv    *Receiver
+	recv    *FrontendNode
 	link    *dial.Link
 	lanes   []*inLane
 	closing atomic.Int64                 // slots that wait for the worker's END

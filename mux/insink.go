@@ -7,7 +7,7 @@ const slowSink = 10 * time.Millisecond
 
 // Sink takes the records of one stream as they come, on the lane's reader: one call per stream and read, never two at
 // a time for a stream, in order. records are valid during the call, and it must not wait: no Next, NextBatch or Wait
-// of its stream, no Close of the Receiver; Stop, Kill and Close of its stream are allowed. end is set with the last
+// of its stream, no Close of the FrontendNode; Stop, Kill and Close of its stream are allowed. end is set with the last
 // call, which comes once, unless the stream was closed before. False says "not now": the records of this call stay
 // buffered, and the stream is pulled until NextBatch finds it empty.
 type Sink func(records [][]byte, end error) bool

@@ -32,7 +32,7 @@ func (k *inLink) set(index uint32, s *InStream) {
 	pages[index/slotPage][index%slotPage].Store(s)
 }
 
-// MintOptions are the time bounds of a stream; zero or less means none. The Receiver's ticker watches them, so they
+// MintOptions are the time bounds of a stream; zero or less means none. The FrontendNode's ticker watches them, so they
 // are exact to a quarter of a second.
 type MintOptions struct {
 	TimeLeft    time.Duration // until the whole stream must have ended; it travels in the terms

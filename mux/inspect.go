@@ -79,7 +79,7 @@ type RecordHead struct {
 	Age    time.Duration // from the mint to its arrival, to 8.2 µs, at most 9.7 hours
 }
 
-// StreamInfo describes one stream of a Receiver at one moment. It keeps nothing of the stream alive.
+// StreamInfo describes one stream of a FrontendNode at one moment. It keeps nothing of the stream alive.
 type StreamInfo struct {
 	Node       transport.NodeID
 	Link       uint64

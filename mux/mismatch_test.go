@@ -65,7 +65,7 @@ func TestPlaneMismatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			send, err := NewSender(Config{ID: workID, Logger: slog.New(log)})
+			send, err := NewWorkerNode(Config{ID: workID, Logger: slog.New(log)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestPlaneMismatch(t *testing.T) {
 			if err := send.Serve(ln); err != nil {
 				t.Fatal(err)
 			}
-			recv, err := NewReceiver(Config{ID: frontID}, front)
+			recv, err := NewFrontendNode(Config{ID: frontID}, front)
 			if err != nil {
 				t.Fatal(err)
 			}

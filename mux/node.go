@@ -8,7 +8,7 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/pipe"
 )
 
-// node is what a Sender and a Receiver share.
+// node is what a WorkerNode and a FrontendNode share.
 type node struct {
 	cfg    Config
 	epoch  time.Time

@@ -12,14 +12,14 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// maxOpenTerms bounds the open terms that a Receiver waits for.
+// maxOpenTerms bounds the open terms that a FrontendNode waits for.
 const maxOpenTerms = 65536
 
 // OpenStream is a stream whose worker is not chosen yet: its terms travel inside the request, and the worker that
 // gets it claims the stream on its link. Close it in the end, whatever came of it: until then it counts among those
 // that wait.
 type OpenStream struct {
-	recv  *Receiver
+	recv  *FrontendNode
 	id    [16]byte
 	terms []byte
 	opts  MintOptions
@@ -32,7 +32,7 @@ type OpenStream struct {
 }
 
 // MintOpen makes open terms. It fails with ErrBusy, ErrDraining or ErrClosed.
-func (r *Receiver) MintOpen(o MintOptions) (*OpenStream, error) {
+func (r *FrontendNode) MintOpen(o MintOptions) (*OpenStream, error) {
 	s := &OpenStream{recv: r, opts: o, claimed: make(chan struct{})}
 	_, _ = rand.Read(s.id[:]) // never fails (crypto/rand)
 	if o.TimeLeft > 0 && o.TimeLeft < forever {
@@ -57,7 +57,7 @@ func (r *Receiver) MintOpen(o MintOptions) (*OpenStream, error) {
 func (s *OpenStream) Terms() []byte { return s.terms }
 
 // Wait waits until a worker has claimed the stream. A ctx that ends changes nothing: Wait again or Close. It fails with
-// ErrClosed once Close was called or the Receiver is closed.
+// ErrClosed once Close was called or the FrontendNode is closed.
 func (s *OpenStream) Wait(ctx context.Context) (*InStream, error) {
 	select {
 	case <-s.claimed:

@@ -31,7 +31,7 @@ type outLane struct {
 func (n *outLane) Bind(p *pipe.Pipe) {
 	n.pipe = p
 	if n.index == len(n.link.link.Lanes())-1 {
-		n.link.sender.see(n.link)
+		n.link.worker.see(n.link)
 	}
 }
 

@@ -31,10 +31,10 @@ type outPage struct {
 	streams *[slotPage]*OutStream
 }
 
-// outLink is a Sender's side of a link: its slots and lanes.
+// outLink is a WorkerNode's side of a link: its slots and lanes.
 type outLink struct {
 	*node
-	sender *Sender
+	worker *WorkerNode
 	link   *accept.Link
 	lanes  []*outLane
 
@@ -134,7 +134,7 @@ func (k *outLink) attach(t *wire.Terms, encoded []byte) (*OutStream, error) {
 	if k.gone {
 		return nil, fmt.Errorf("%w: link %d is gone", ErrStaleTerms, t.Link)
 	}
-	if err := k.sender.takes(); err != nil { // under the lock: Drain looks here once it has said so
+	if err := k.worker.takes(); err != nil { // under the lock: Drain looks here once it has said so
 		return nil, err
 	}
 	if !k.key.Holds(encoded) { // before anything of the terms changes anything
@@ -241,7 +241,7 @@ func (k *outLink) Lost(why string, protocol bool) {
 	if protocol {
 		end.Type = EndProtocol
 	}
-	k.sender.forget(k)
+	k.worker.forget(k)
 	var fx effects
 	k.mu.Lock()
 	k.gone = true

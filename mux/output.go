@@ -10,7 +10,7 @@ import (
 )
 
 // TryPut appends a record, or returns ErrWindowFull without waiting; then the function given to OnWritable is called
-// once there is room. It wakes nobody: a later Flush, of this stream or of the Sender, sends it. A record of more
+// once there is room. It wakes nobody: a later Flush, of this stream or of the WorkerNode, sends it. A record of more
 // than half the window, headers included, is ErrRecordTooLarge: there might never be room for all of it at once. rec
 // may be reused.
 func (s *OutStream) TryPut(rec []byte) error {

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pair is one frontend and one worker over a plane.
 type pair struct {
-	recv *Receiver
-	send *Sender
+	recv *FrontendNode
+	send *WorkerNode
 	net  *memory.Network // nil on planes with sockets
 	id   transport.NodeID
 
@@ -36,7 +36,7 @@ type pairConfig struct {
 	quic       quic.Config // of newPlanePair; its identity is made there
 }
 
-// newPair connects a Receiver and a Sender over the memory plane and waits until a lane is up.
+// newPair connects a FrontendNode and a WorkerNode over the memory plane and waits until a lane is up.
 func newPair(t testing.TB, cfg pairConfig) *pair {
 	t.Helper()
 	ids := [2]transport.NodeID{{0xf}, {0x3}}
@@ -52,13 +52,13 @@ func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, w
 		t.Fatal(err)
 	}
 	p := &pair{net: network, id: ids[1]}
-	if p.send, err = NewSender(cfg.send); err != nil {
+	if p.send, err = NewWorkerNode(cfg.send); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.send.Serve(ln); err != nil {
 		t.Fatal(err)
 	}
-	if p.recv, err = NewReceiver(cfg.recv, front); err != nil {
+	if p.recv, err = NewFrontendNode(cfg.recv, front); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range ln.Endpoints() {

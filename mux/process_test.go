@@ -60,7 +60,7 @@ func childWorker(t *testing.T, plane string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send, err := NewSender(Config{ID: id})
+	send, err := NewWorkerNode(Config{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func childWorker(t *testing.T, plane string) {
 }
 
 // takeRequests serves the requests of one connection and answers each with an empty line or an error.
-func takeRequests(t *testing.T, send *Sender, conn net.Conn) {
+func takeRequests(t *testing.T, send *WorkerNode, conn net.Conn) {
 	defer conn.Close()
 	in := json.NewDecoder(conn)
 	for {
@@ -142,8 +142,8 @@ type remoteLoad struct {
 	last    time.Time // of the ends
 }
 
-// addWorker has a Receiver dial a worker process.
-func addWorker(t *testing.T, recv *Receiver, plane string, w remoteWorker) {
+// addWorker has a FrontendNode dial a worker process.
+func addWorker(t *testing.T, recv *FrontendNode, plane string, w remoteWorker) {
 	t.Helper()
 	if err := recv.AddPeer(Peer{ID: w.ID, Planes: []PeerPlane{{Plane: plane, Endpoints: w.Endpoints}}}); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func addWorker(t *testing.T, recv *Receiver, plane string, w remoteWorker) {
 }
 
 // startLoad opens streams and consumes them.
-func startLoad(t *testing.T, recv *Receiver, w remoteWorker, streams int, r remoteRequest) *remoteLoad {
+func startLoad(t *testing.T, recv *FrontendNode, w remoteWorker, streams int, r remoteRequest) *remoteLoad {
 	t.Helper()
 	conn, err := net.Dial("tcp", w.Requests)
 	if err != nil {
@@ -265,7 +265,7 @@ func childFrontend(t *testing.T, plane string) {
 	}
 	tr, id := newNode(t, plane)
 	defer tr.Close()
-	recv, err := NewReceiver(Config{ID: id, Lanes: 2}, tr)
+	recv, err := NewFrontendNode(Config{ID: id, Lanes: 2}, tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,10 +345,10 @@ func startWorker(t *testing.T, plane string) (*child, remoteWorker) {
 }
 
 // newFrontend is a frontend in this process.
-func newFrontend(t *testing.T, plane string, resume time.Duration) *Receiver {
+func newFrontend(t *testing.T, plane string, resume time.Duration) *FrontendNode {
 	t.Helper()
 	tr, id := newNode(t, plane)
-	recv, err := NewReceiver(Config{ID: id, Lanes: 2, ResumeTimeout: resume}, tr)
+	recv, err := NewFrontendNode(Config{ID: id, Lanes: 2, ResumeTimeout: resume}, tr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestKilledWorker(t *testing.T) {
 	for _, plane := range processPlanes {
 		t.Run("plane="+plane, func(t *testing.T) {
 			t.Parallel()
-			lostWorker(t, plane, DefaultResume, func(_ *Receiver, c *child, _ remoteWorker) { c.signal(t, syscall.SIGKILL) })
+			lostWorker(t, plane, DefaultResume, func(_ *FrontendNode, c *child, _ remoteWorker) { c.signal(t, syscall.SIGKILL) })
 		})
 	}
 }
@@ -31,7 +31,7 @@ func TestSuspectedWorker(t *testing.T) {
 	for _, plane := range processPlanes {
 		t.Run("plane="+plane, func(t *testing.T) {
 			t.Parallel()
-			lostWorker(t, plane, time.Second, func(recv *Receiver, c *child, w remoteWorker) {
+			lostWorker(t, plane, time.Second, func(recv *FrontendNode, c *child, w remoteWorker) {
 				c.signal(t, syscall.SIGSTOP)
 				// What was on its way has come.
 				waitFor(t, "silence", func() bool { return silentFor(recv, w) > 200*time.Millisecond })
@@ -44,7 +44,7 @@ func TestSuspectedWorker(t *testing.T) {
 }
 
 // silentFor is how long nothing has come from a worker.
-func silentFor(recv *Receiver, w remoteWorker) time.Duration {
+func silentFor(recv *FrontendNode, w remoteWorker) time.Duration {
 	last := int64(0)
 	for _, k := range recv.all() {
 		if k.link.Peer() == w.ID {
@@ -57,7 +57,7 @@ func silentFor(recv *Receiver, w remoteWorker) time.Duration {
 }
 
 // lostWorker loses one of two workers and measures how long its streams take to end.
-func lostWorker(t *testing.T, plane string, resume time.Duration, lose func(*Receiver, *child, remoteWorker)) {
+func lostWorker(t *testing.T, plane string, resume time.Duration, lose func(*FrontendNode, *child, remoteWorker)) {
 	const streams = 100
 	recv := newFrontend(t, plane, resume)
 	victim, vw := startWorker(t, plane)

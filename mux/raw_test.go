@@ -29,7 +29,7 @@ type rawRecord struct {
 	body []byte
 }
 
-// rawLane is one end of a lane that does what the test says; the other end is a real Sender or Receiver.
+// rawLane is one end of a lane that does what the test says; the other end is a real WorkerNode or FrontendNode.
 type rawLane struct {
 	conn transport.Conn
 	peer wire.HelloBody // the other end's HELLO
@@ -213,16 +213,16 @@ func (l *rawLane) dead(t testing.TB) {
 	}
 }
 
-// rawFront is one link of a frontend made of raw lanes in front of a real Sender.
+// rawFront is one link of a frontend made of raw lanes in front of a real WorkerNode.
 type rawFront struct {
-	send   *Sender
+	send   *WorkerNode
 	net    *memory.Network // nil on planes with sockets
 	front  transport.Transport
 	id     transport.NodeID
 	link   uint64
 	addr   string
 	secret [16]byte
-	worker [16]byte // the Sender's secret
+	worker [16]byte // the WorkerNode's secret
 	lanes  uint16
 	serial uint64
 	number uint64
@@ -256,14 +256,14 @@ func connectRawFront(t testing.TB, cfg Config, n *memory.Network, front, work tr
 	}
 	f := &rawFront{net: n, front: front, id: ids[0], link: 1, addr: ln.Endpoints()[0].String(), secret: [16]byte{1},
 		lanes: 1}
-	if f.send, err = NewSender(cfg); err != nil {
+	if f.send, err = NewWorkerNode(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.send.Serve(ln); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		closeInTime(t, "Sender", f.send)
+		closeInTime(t, "WorkerNode", f.send)
 		checkEmpty(t, "worker", f.send.Stats())
 		_ = front.Close()
 		_ = work.Close()
@@ -356,16 +356,16 @@ func (f *rawFront) attach(t testing.TB, terms wire.Terms) *OutStream {
 	return s
 }
 
-// rawWorker is a worker made of raw lanes behind a real Receiver.
+// rawWorker is a worker made of raw lanes behind a real FrontendNode.
 type rawWorker struct {
-	recv  *Receiver
+	recv  *FrontendNode
 	net   *memory.Network // nil on planes with sockets
 	id    transport.NodeID
 	lanes chan *rawLane // those that are up, in the order in which they came
 	wg    sync.WaitGroup
 }
 
-// newRawWorker starts a Receiver and a listener that greets every lane; hello, if not nil, may change the answer or
+// newRawWorker starts a FrontendNode and a listener that greets every lane; hello, if not nil, may change the answer or
 // return nil to write nothing.
 func newRawWorker(t testing.TB, cfg Config, mem memory.Config, hello func(*wire.HelloBody) []byte) *rawWorker {
 	t.Helper()
@@ -393,7 +393,7 @@ func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work t
 	}
 	w := &rawWorker{net: n, id: ids[1], lanes: make(chan *rawLane, 1024)}
 	w.wg.Go(func() { w.accept(t, ln, hello) })
-	if w.recv, err = NewReceiver(cfg, front); err != nil {
+	if w.recv, err = NewFrontendNode(cfg, front); err != nil {
 		t.Fatal(err)
 	}
 	peer := Peer{ID: w.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: []string{ln.Endpoints()[0].String()}}}}
@@ -401,7 +401,7 @@ func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work t
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		closeInTime(t, "Receiver", w.recv)
+		closeInTime(t, "FrontendNode", w.recv)
 		_ = ln.Close()
 		_ = front.Close()
 		_ = work.Close()
@@ -478,7 +478,7 @@ func (w *rawWorker) mint(t testing.TB, o MintOptions) (*InStream, wire.Terms) {
 	return in, terms
 }
 
-// closeInTime closes a Sender or Receiver and fails when that hangs.
+// closeInTime closes a WorkerNode or FrontendNode and fails when that hangs.
 func closeInTime(t testing.TB, what string, c interface{ Close() error }) {
 	t.Helper()
 	done := make(chan error, 1)

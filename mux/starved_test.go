@@ -117,7 +117,7 @@ func TestStoppedConsumerLeavesTheGapAlone(t *testing.T) {
 }
 
 // writesOf is how many writes a worker has made.
-func writesOf(s *Sender) (n uint64) {
+func writesOf(s *WorkerNode) (n uint64) {
 	for _, k := range s.Stats().Writes {
 		n += k
 	}

@@ -63,12 +63,12 @@ type PlaneStats struct {
 	BytesIn, BytesOut     uint64
 }
 
-// Stats is a snapshot of a Sender or Receiver. Counters only grow.
+// Stats is a snapshot of a WorkerNode or FrontendNode. Counters only grow.
 type Stats struct {
 	StreamsOpened uint64
 	StreamsEnded  map[string]uint64 // by type of end
 	OpenStreams   int64
-	ClosingSlots  int64 // Receiver: streams whose application has its end and whose slot waits for the worker's END
+	ClosingSlots  int64 // FrontendNode: streams whose application has its end and whose slot waits for the worker's END
 	RecordsIn     uint64
 	RecordsOut    uint64
 	BytesIn       uint64
@@ -85,13 +85,13 @@ type Stats struct {
 	Refused          uint64            // terms that were refused
 	RecordsDropped   map[string]uint64 // by reason
 	RecordsSkipped   uint64            // of streams that were killed before they were sent
-	CommittedBytes   int64             // windows given (Receiver) or accepted (Sender), and LogBytes
-	BufferedBytes    int64             // Receiver: bytes that wait for the application
+	CommittedBytes   int64             // windows given (FrontendNode) or accepted (WorkerNode), and LogBytes
+	BufferedBytes    int64             // FrontendNode: bytes that wait for the application
 	Links            int
 	Lanes            []LaneStats           // of all links
 	Planes           map[string]PlaneStats // totals, ended connections included
 	Fallbacks        []Fallback
-	AddressesRefused map[string]uint64 // Receiver: addresses of known nodes that are not dialled, by reason
+	AddressesRefused map[string]uint64 // FrontendNode: addresses of known nodes that are not dialled, by reason
 
 	LaneDeaths    map[string]uint64    // connections that have ended, by reason
 	LaneTakeovers map[string]Takeovers // lanes that went on over another connection, by reason

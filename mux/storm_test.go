@@ -72,15 +72,15 @@ func TestDialStorm(t *testing.T) {
 			}
 			tr, id := stormNode(t, plane)
 			front := &dialErrors{Transport: tr}
-			recv, err := NewReceiver(Config{ID: id}, front)
+			recv, err := NewFrontendNode(Config{ID: id}, front)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var peers []Peer
-			var senders []*Sender
+			var senders []*WorkerNode
 			var work []transport.Transport
 			defer func() {
-				closeInTime(t, "Receiver", recv)
+				closeInTime(t, "FrontendNode", recv)
 				var wg sync.WaitGroup
 				for i, s := range senders {
 					wg.Go(func() {
@@ -97,7 +97,7 @@ func TestDialStorm(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := NewSender(Config{ID: id})
+				s, err := NewWorkerNode(Config{ID: id})
 				if err != nil {
 					t.Fatal(err)
 				}

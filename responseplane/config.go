@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/transport"
 )

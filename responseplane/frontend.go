@@ -16,7 +16,7 @@ import (
 // Frontend consumes responses of many workers. Methods may be called concurrently.
 type Frontend struct {
 	cfg  FrontendConfig
-	recv *mux.Receiver
+	recv *mux.FrontendNode
 	turn atomic.Uint64 // of the round-robin router
 
 	retries  retryCounts
@@ -36,7 +36,7 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	recv, err := mux.NewReceiver(cfg.mux(), cfg.Transports...)
+	recv, err := mux.NewFrontendNode(cfg.mux(), cfg.Transports...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/memory"

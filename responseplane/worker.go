@@ -18,7 +18,7 @@ import (
 // concurrently.
 type Worker struct {
 	cfg  WorkerConfig
-	send *mux.Sender
+	send *mux.WorkerNode
 
 	mu   sync.Mutex
 	desc Descriptor
@@ -30,7 +30,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	send, err := mux.NewSender(cfg.mux())
+	send, err := mux.NewWorkerNode(cfg.mux())
 	if err != nil {
 		return nil, err
 	}

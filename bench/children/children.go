@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // Command is a program to run. Env is beside this process's, which goes along without the twins of flags.

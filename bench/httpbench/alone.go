@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -39,7 +39,7 @@ func (r *aloneRole) next(place, turn, tokens int) error {
 	if err != nil {
 		return err
 	}
-	return r.engines.submit(payload, func(int) mockengine.Writer { return &nowhere{role: r, place: place, turn: turn} })
+	return r.engines.submit(payload, func(int) mock.Writer { return &nowhere{role: r, place: place, turn: turn} })
 }
 
 func (r *aloneRole) finish() error {

@@ -2,7 +2,7 @@ package httpbench
 
 import (
 	"github.com/laneway-ai/laneway/bench/peers"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/transport"
 )
 

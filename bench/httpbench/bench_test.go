@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/laneway-ai/laneway/bench/peers"
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
 // TestMain is the child too: the test binary starts itself again, with the broken arms beside the real ones.

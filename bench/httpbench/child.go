@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 	"github.com/laneway-ai/laneway/transport"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
 // Load is what one run puts on an arm.
@@ -74,9 +74,9 @@ func (c Config) Validate() error {
 		if slices.Contains(c.Streams[:i], n) {
 			bad("--streams %d stands twice", n)
 		}
-		if n > 0 && c.interval(n) < mockengine.MinInterTokenLatency {
+		if n > 0 && c.interval(n) < mock.MinInterTokenLatency {
 			bad("--streams %d at an equal token rate would need a pass each %v: use --inter-token-latency of %v or more, or --equal-rate=false",
-				n, c.interval(n), mockengine.MinInterTokenLatency*time.Duration(slices.Max(c.Streams)/n))
+				n, c.interval(n), mock.MinInterTokenLatency*time.Duration(slices.Max(c.Streams)/n))
 		}
 	}
 	if c.WorkerProcesses < 1 || c.Load.Engines < c.WorkerProcesses {

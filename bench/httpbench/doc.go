@@ -1,7 +1,7 @@
 // Package httpbench measures response planes under one HTTP frontend, end to end: it is what `bench http` does.
 //
-// The frontend is internal/httpfront as cmd/frontend serves it; what is behind its Backend interface is the arm. Worker processes host mock engines, one client process
-// (internal/loadgen) holds the open responses, verifies every token and counts it. All are processes of their own, so that CPU is attributable; the arm in-process
+// The frontend is internal/frontend as cmd/frontend serves it; what is behind its Backend interface is the arm. Worker processes host mock engines, one client process
+// (internal/lab/loadgen) holds the open responses, verifies every token and counts it. All are processes of their own, so that CPU is attributable; the arm in-process
 // has its engines in the frontend's process and no worker process. Beside it runs a process with the same engines under the same load whose tokens go nowhere: what that
 // uses is taken off the frontend's CPU where the arm stands for the out path alone.
 //

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/mockproto"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -16,7 +16,7 @@ const model = "bench"
 
 // engines are those of one process. Requests go to them in turn.
 type engines struct {
-	all      []*mockengine.Engine
+	all      []*mock.Engine
 	next     atomic.Uint64
 	made     atomic.Uint64 // tokens that a plane took
 	passes   atomic.Uint64
@@ -34,7 +34,7 @@ func newEngines(cfg childConfig, flush func(engine int)) (*engines, error) {
 			first = -1 // the engine's word for none
 		}
 		// Any engine can take everything, so that an uneven share refuses nobody.
-		one, err := mockengine.Start(mockengine.Config{Index: i, Count: n, Seed: uint64(cfg.Index), TimeToFirstToken: first, InterTokenLatency: cfg.Load.Interval,
+		one, err := mock.Start(mock.Config{Index: i, Count: n, Seed: uint64(cfg.Index), TimeToFirstToken: first, InterTokenLatency: cfg.Load.Interval,
 			MaxNumSeqs: cfg.Load.Streams + 1, TokenBytes: cfg.Load.TokenBytes, Flush: func() { flush(i) }, Observer: e})
 		if err != nil {
 			return e, errors.Join(err, e.close())
@@ -45,7 +45,7 @@ func newEngines(cfg childConfig, flush func(engine int)) (*engines, error) {
 }
 
 // submit gives a request to the next engine. writer makes the response's end for it.
-func (e *engines) submit(payload []byte, writer func(engine int) mockengine.Writer) error {
+func (e *engines) submit(payload []byte, writer func(engine int) mock.Writer) error {
 	req, err := mockproto.DecodeRequest(payload)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (e *engines) close() error {
 
 // counted counts what the plane took, and ends the response once the load is over.
 type counted struct {
-	mockengine.Writer
+	mock.Writer
 	e *engines
 }
 
@@ -90,7 +90,7 @@ var errNoFailure = errors.New("httpbench: a peer cannot tell of a failure")
 
 func (peerWriter) Fail(responseplane.Failure) error { return errNoFailure }
 
-// Of mockengine.Observer.
+// Of mock.Observer.
 
 func (e *engines) FirstToken(time.Duration) {}
 
@@ -99,7 +99,7 @@ func (e *engines) Pass(_ time.Duration, skipped int) {
 	e.missed.Add(uint64(skipped))
 }
 
-func (e *engines) Cancelled()                      {}
-func (e *engines) Refused(mockengine.RefuseReason) {}
-func (e *engines) Injected(mockengine.FailureType) {}
-func (e *engines) Held()                           {}
+func (e *engines) Cancelled()                {}
+func (e *engines) Refused(mock.RefuseReason) {}
+func (e *engines) Injected(mock.FailureType) {}
+func (e *engines) Held()                     {}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/frontend"
 )
 
 // reachTimeout bounds how long a frontend tries to reach the workers.
@@ -18,7 +18,7 @@ const reachTimeout = 20 * time.Second
 
 // backend is what an arm puts behind the HTTP side.
 type backend interface {
-	httpfront.Backend
+	frontend.Backend
 	planes() map[string]uint64 // records by plane, nil when nobody counts them
 	Close() error
 }
@@ -28,7 +28,7 @@ type frontendRole struct {
 	*child
 	backend backend
 	local   *inProcess // the backend, when the engines are here
-	server  *httpfront.Server
+	server  *frontend.Server
 	metrics *prometheus.Registry
 	idle    int64 // resident set before the load
 	stop    context.CancelFunc
@@ -45,7 +45,7 @@ func (r *frontendRole) start(ctx context.Context) (message, error) {
 	}
 	r.metrics = prometheus.NewRegistry()
 	var err error
-	r.server, err = httpfront.New(httpfront.Config{Backend: r.backend, Logger: r.log, Metrics: r.metrics, OutPath: httpfront.OutPath(r.cfg.OutPath)})
+	r.server, err = frontend.New(frontend.Config{Backend: r.backend, Logger: r.log, Metrics: r.metrics, OutPath: frontend.OutPath(r.cfg.OutPath)})
 	if err != nil {
 		return message{}, err
 	}

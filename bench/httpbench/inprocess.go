@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/frontend"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -25,15 +25,15 @@ func newInProcess(cfg childConfig) (*inProcess, error) {
 func (b *inProcess) Models() []string { return []string{model} }
 func (b *inProcess) Ready() error     { return nil }
 
-// Open implements httpfront.Backend.
-func (b *inProcess) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
+// Open implements frontend.Backend.
+func (b *inProcess) Open(ctx context.Context, c frontend.Call) (frontend.Stream, error) {
 	var s *pushed
-	err := b.engines.submit(c.Payload, func(engine int) mockengine.Writer {
+	err := b.engines.submit(c.Payload, func(engine int) mock.Writer {
 		s = newPushed(origin{worker: workerID(0), plane: InProcess}, &b.passes[engine])
 		return &pushWriter{s: s}
 	})
 	if err != nil {
-		return nil, &httpfront.EndError{End: httpfront.EndRefused, Code: httpfront.CodeBadRequest, Text: err.Error(), Worker: workerID(0), Err: err}
+		return nil, &frontend.EndError{End: frontend.EndRefused, Code: frontend.CodeBadRequest, Text: err.Error(), Worker: workerID(0), Err: err}
 	}
 	if err := s.first(ctx); err != nil {
 		_ = s.Close() // only gives it up
@@ -76,6 +76,6 @@ func (w *pushWriter) PutComplete(trailer []byte) error {
 }
 
 func (w *pushWriter) Fail(f responseplane.Failure) error {
-	w.s.take(nil, &httpfront.EndError{End: httpfront.EndFailed, Code: httpfront.CodeInternal, Text: f.Text, Worker: w.s.worker})
+	w.s.take(nil, &frontend.EndError{End: frontend.EndFailed, Code: frontend.CodeInternal, Text: f.Text, Worker: w.s.worker})
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/memory"
-	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
+	"github.com/laneway-ai/laneway/internal/frontend/planebackend"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 

@@ -1,8 +1,8 @@
 package httpbench
 
 import (
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/frontend"
 )
 
 // origin says where a stream's records come from, and does what a bench has no need of.
@@ -18,11 +18,11 @@ func (o origin) Retries() int     { return 0 }
 
 // lost is how the HTTP side learns of a response that ended with err; io.EOF stays what it is.
 func (o origin) lost(err error) error {
-	var end *httpfront.EndError
+	var end *frontend.EndError
 	if err == nil || err == io.EOF || errors.As(err, &end) {
 		return err
 	}
-	return &httpfront.EndError{End: httpfront.EndLost, Text: "the way to the worker has failed", Worker: o.worker, Err: err}
+	return &frontend.EndError{End: frontend.EndLost, Text: "the way to the worker has failed", Worker: o.worker, Err: err}
 }
 
-var errKilled = &httpfront.EndError{End: httpfront.EndKilled, Text: "killed by the frontend"}
+var errKilled = &frontend.EndError{End: frontend.EndKilled, Text: "killed by the frontend"}

@@ -6,16 +6,16 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// pass is an httpfront.Pass: a run of sink calls on one goroutine.
+// pass is an frontend.Pass: a run of sink calls on one goroutine.
 type pass struct {
 	value any
 	after func()
 }
 
-// Value implements httpfront.Pass.
+// Value implements frontend.Pass.
 func (p *pass) Value() any { return p.value }
 
-// Defer implements httpfront.Pass.
+// Defer implements frontend.Pass.
 func (p *pass) Defer(value any, after func()) { p.value, p.after = value, after }
 
 // finish ends the pass. What is next is another one.

@@ -6,8 +6,8 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // peerBackend puts a peer behind the HTTP side's interface. Requests go to the worker processes in turn.
@@ -46,8 +46,8 @@ func newPeerBackend(ctx context.Context, c *child) (_ *peerBackend, err error) {
 func (b *peerBackend) Models() []string { return []string{model} }
 func (b *peerBackend) Ready() error     { return nil }
 
-// Open implements httpfront.Backend.
-func (b *peerBackend) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
+// Open implements frontend.Backend.
+func (b *peerBackend) Open(ctx context.Context, c frontend.Call) (frontend.Stream, error) {
 	i := int((b.next.Add(1) - 1) % uint64(b.workers))
 	o := origin{worker: workerID(i), plane: b.name}
 	r, err := b.plane.Open(ctx, i, c.Payload)
@@ -75,7 +75,7 @@ func (b *peerBackend) Open(ctx context.Context, c httpfront.Call) (httpfront.Str
 }
 
 // push has the reader of a connection write the response.
-func (b *peerBackend) push(ctx context.Context, o origin, r planebench.PeerResponse, p *pass) (httpfront.Stream, error) {
+func (b *peerBackend) push(ctx context.Context, o origin, r planebench.PeerResponse, p *pass) (frontend.Stream, error) {
 	sink, ok := r.(planebench.PeerSink)
 	if !ok {
 		return nil, errors.Join(o.lost(errors.New("httpbench: the peer has no sink")), r.Close())
@@ -112,7 +112,7 @@ type peerPulled struct {
 	closed bool
 }
 
-// NextBatch implements httpfront.Stream.
+// NextBatch implements frontend.Stream.
 func (s *peerPulled) NextBatch(ctx context.Context) ([][]byte, error) {
 	if s.kept {
 		s.kept = false
@@ -135,7 +135,7 @@ func (s *peerPulled) Trailer() []byte { return s.r.Trailer() }
 func (s *peerPulled) Stop()           { s.r.Kill() }
 func (s *peerPulled) Kill()           { s.r.Kill() }
 
-// Close implements httpfront.Stream.
+// Close implements frontend.Stream.
 func (s *peerPulled) Close() error {
 	if s.closed {
 		return nil

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
 )
 
 // pushed is a stream whose records another goroutine brings, call by call: a connection's reader, or an engine of this process. What its sink does not take waits here;
@@ -17,7 +17,7 @@ type pushed struct {
 	wake  chan struct{}
 
 	mu      sync.Mutex
-	sink    func(pass httpfront.Pass, records [][]byte, err error) bool
+	sink    func(pass frontend.Pass, records [][]byte, err error) bool
 	pulled  bool // records wait for NextBatch until it finds none
 	kept    refplane.Records
 	err     error
@@ -29,7 +29,7 @@ func newPushed(o origin, p *pass) *pushed {
 	return &pushed{origin: o, pass: p, wake: make(chan struct{}, 1)}
 }
 
-var _ httpfront.PassStream = (*pushed)(nil)
+var _ frontend.PassStream = (*pushed)(nil)
 
 // take brings records, or the end, to the sink, or leaves them for NextBatch. One goroutine at a time calls it, that of the pass.
 func (s *pushed) take(recs [][]byte, end error) {
@@ -75,19 +75,19 @@ func (s *pushed) first(ctx context.Context) error {
 	}
 }
 
-// OnPass implements httpfront.PassStream.
-func (s *pushed) OnPass(sink func(httpfront.Pass, [][]byte, error) bool) {
+// OnPass implements frontend.PassStream.
+func (s *pushed) OnPass(sink func(frontend.Pass, [][]byte, error) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sink, s.pulled = sink, !s.kept.Empty() || s.err != nil
 }
 
-// OnRecords implements httpfront.SinkStream.
+// OnRecords implements frontend.SinkStream.
 func (s *pushed) OnRecords(sink func([][]byte, error) bool) {
-	s.OnPass(func(_ httpfront.Pass, recs [][]byte, err error) bool { return sink(recs, err) })
+	s.OnPass(func(_ frontend.Pass, recs [][]byte, err error) bool { return sink(recs, err) })
 }
 
-// NextBatch implements httpfront.Stream.
+// NextBatch implements frontend.Stream.
 func (s *pushed) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		s.mu.Lock()
@@ -119,17 +119,17 @@ func (s *pushed) complete(trailer []byte, end error) {
 	s.take(nil, end)
 }
 
-// Trailer implements httpfront.Stream.
+// Trailer implements frontend.Stream.
 func (s *pushed) Trailer() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trailer
 }
 
-// Stop implements httpfront.Stream: there is no way to ask, so it is a kill.
+// Stop implements frontend.Stream: there is no way to ask, so it is a kill.
 func (s *pushed) Stop() { s.Kill() }
 
-// Kill implements httpfront.Stream. Who brings the records finds out by gone, or never.
+// Kill implements frontend.Stream. Who brings the records finds out by gone, or never.
 func (s *pushed) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *pushed) gone() bool {
 	return s.err != nil
 }
 
-// Close implements httpfront.Stream.
+// Close implements frontend.Stream.
 func (s *pushed) Close() error {
 	s.Kill()
 	s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/frontend"
 )
 
 // TestPushed: what a sink does not take is NextBatch's, with all that comes after it, until NextBatch finds nothing; then the sink has the stream again.
@@ -27,8 +27,8 @@ func TestPushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	sunk, takes := "", true
-	s.OnPass(func(in httpfront.Pass, recs [][]byte, end error) bool {
-		if in != httpfront.Pass(&p) {
+	s.OnPass(func(in frontend.Pass, recs [][]byte, end error) bool {
+		if in != frontend.Pass(&p) {
 			t.Error("the sink is told of another pass")
 		}
 		if !takes || end != nil {
@@ -65,7 +65,7 @@ func TestPushedEnds(t *testing.T) {
 	s.ended = func() { back++ }
 	s.take(nil, errors.New("broken"))
 	_, err := s.NextBatch(t.Context())
-	if e, ok := errors.AsType[*httpfront.EndError](err); !ok || e.End != httpfront.EndLost || e.Worker != "w" {
+	if e, ok := errors.AsType[*frontend.EndError](err); !ok || e.End != frontend.EndLost || e.Worker != "w" {
 		t.Errorf("a way that failed: %v", err)
 	}
 	s.Close()

@@ -3,8 +3,8 @@ package httpbench
 import (
 	"slices"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/transport"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // Schema is the version of Report.

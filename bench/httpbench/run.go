@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 const (

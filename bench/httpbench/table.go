@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // String is the run in a line of progress.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 // usage is what a process has used and done since it began. The difference of two is a window's.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -40,7 +40,7 @@ func (r *workerRole) start(ctx context.Context) (message, error) {
 // listenPeer opens the peer's writing side.
 func (r *workerRole) listenPeer(ctx context.Context) (*place, error) {
 	w, err := r.arm.Peer.Worker(r.peerConfig(), func(request []byte, w planebench.PeerWriter) error {
-		return r.engines.submit(request, func(int) mockengine.Writer { return peerWriter{w} })
+		return r.engines.submit(request, func(int) mock.Writer { return peerWriter{w} })
 	})
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (r *workerRole) listenLaneway(ctx context.Context) (*place, error) {
 	r.undo = append(r.undo, path.Close)
 	d := w.Descriptor()
 	_, err = w.Serve(ctx, path, discovery.Worker{ID: cfg.Name, Models: []string{model}, Node: d}, func(req discovery.Request, out *responseplane.Writer) discovery.Reply {
-		if err := r.engines.submit(req.Payload, func(int) mockengine.Writer { return out }); err != nil {
+		if err := r.engines.submit(req.Payload, func(int) mock.Writer { return out }); err != nil {
 			return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
 		}
 		return discovery.Reply{Answer: discovery.Accepted}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"
 )

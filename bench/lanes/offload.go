@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"
 )

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
 )
 
 // bareResponse is a response at the frontend of Bare.

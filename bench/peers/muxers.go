@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/yamux"
 	"github.com/xtaci/smux"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // Yamux is one TCP connection from each frontend to each worker process, with a yamux stream for each response.

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // NATS is a subject for each response through a NATS server in a process of its own: the frontend subscribes to an inbox, the worker publishes each record

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/quic"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 const quicProtocol = "laneway-bench"

@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // session is a connection between a frontend and a worker process that has a stream for each response.

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // SSE is server-sent events over HTTP/1.1: a POST for each response, an event for each record, which carries it in base64. Connections are kept alive.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
 // TCPConnection is a TCP connection for each response, dialled by the frontend.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/children"
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
 	"github.com/laneway-ai/laneway/transport"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,7 +3,7 @@ package settings
 import (
 	"fmt"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 )
 
 // Shown is a row for each setting and plane: the median over the pairs, and their range. Under 1 is better than the default.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // clusterRun is one run of `cmd/cluster`, from its folder ARM-N.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 )
 
 // goTables reads the output of the passes of Go benchmarks.

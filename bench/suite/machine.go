@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/laneway-ai/laneway/bench/children"
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 // Machine is what the figures depend on. A field that cannot be read here is absent.

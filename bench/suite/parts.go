@@ -14,7 +14,7 @@ const (
 	cluster    = "cluster"
 	muxTest    = "mux.test"
 	quicTest   = "quic.test"
-	frontTest  = "httpfront.test"
+	frontTest  = "frontend.test"
 	frontend   = "frontend"
 	mockworker = "mockworker"
 )
@@ -68,9 +68,9 @@ func Parts() []Part {
 		goBench("mux-wire", "wire time of a first record", muxTest, "mux", "OnTheWire", "200x", "p50-ms", 0.5),
 		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms", "cpu-ns/record", 1),
 		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic", "Settings|FanIn", "64x", "cpu-ms/MiB", 1),
-		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/httpfront", "OutPath", "50000x", "us/event", 0.5),
+		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/frontend", "OutPath", "50000x", "us/event", 0.5),
 		goBench("allocations-mux", "allocations of a pass", muxTest, "mux", "Pass", "2000x", "ns/record", 0.7),
-		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/httpfront", "Events|Response", "2000x", "allocs/op", 0.2),
+		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/frontend", "Events|Response", "2000x", "allocs/op", 0.2),
 		{Name: "transport-netns", What: "messages between two network namespaces, 20,000 of each kind (Linux, root)", Program: loadgen, Args: words("transport --netns"), Quick: words("transport --netns --quick"),
 			Minutes: 11, Artifacts: true, Apart: true},
 		{Name: "streams-netns", What: "streams between two network namespaces; half the items of the command's default (Linux, root)", Program: loadgen, Args: words("streams --netns --item-count=100000"),

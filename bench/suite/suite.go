@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/bench/children"
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // Schema is the name of the index's form.

@@ -7,7 +7,7 @@ import (
 	"runtime"
 
 	"github.com/laneway-ai/laneway/bench/children"
-	"github.com/laneway-ai/laneway/internal/devserver"
+	"github.com/laneway-ai/laneway/internal/lab/devserver"
 )
 
 // tools are the programs that the parts run.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 )
 
 // Measure runs every way, with and without GRO, Runs times, interleaved: every other repetition goes the other way round.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
 // TestReferenceArmsEndToEnd runs each reference arm as the planes are run: real processes, every token verified, and proof that the arm

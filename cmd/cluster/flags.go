@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/analysis"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/cluster"
-	"github.com/laneway-ai/laneway/internal/discoveryflags"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/redact"
+	"github.com/laneway-ai/laneway/internal/lab/analysis"
+	"github.com/laneway-ai/laneway/internal/lab/cluster"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/discoveryflags"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/redact"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // patience bounds the waits; it includes the time in which the programs are built.

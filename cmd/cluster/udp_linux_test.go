@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/procstat"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 // watchedPorts is the most drops that /proc/net/udp has shown for each port while it was watched.

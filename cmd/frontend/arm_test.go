@@ -11,8 +11,8 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/memory"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -27,7 +27,7 @@ func arm(t *testing.T, take func(req discovery.Request, w *refplane.Writer) disc
 		}
 	}
 	s := parse(t, "--response-plane=mux-tcp", "--bind-addr=127.0.0.1:0")
-	if s.outPath != string(httpfront.OutPull) {
+	if s.outPath != string(frontend.OutPull) {
 		t.Errorf("out path %s", s.outPath)
 	}
 	a, ok := s.plane.Arm()
@@ -102,7 +102,7 @@ func TestArmServesEvenlyAndRetriesElsewhere(t *testing.T) {
 		if i == 0 {
 			id = "first"
 		}
-		st, err := p.Open(t.Context(), httpfront.Call{ID: id, Model: "m"})
+		st, err := p.Open(t.Context(), frontend.Call{ID: id, Model: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestArmServesEvenlyAndRetriesElsewhere(t *testing.T) {
 	if seen["w-0"] < 4 || seen["w-1"] < 4 || p.retries.snapshot()["busy"] != 1 {
 		t.Errorf("placement %v, retries %v", seen, p.retries.snapshot())
 	}
-	if _, err := p.Open(t.Context(), httpfront.Call{ID: "x", Model: "other"}); err == nil {
+	if _, err := p.Open(t.Context(), frontend.Call{ID: "x", Model: "other"}); err == nil {
 		t.Error("a model that nobody has was served")
 	}
 	if s, stats := p.State(), p.ref.Stats(); stats.Planes["mux-tcp"].RecordsIn != 20 || stats.StreamsEnded["complete"] != 10 || stats.OpenStreams != 0 || len(s.Workers) != 2 || s.Workers[0].Open != 0 {
@@ -147,18 +147,18 @@ func TestArmKeepsTimeoutsAndLoses(t *testing.T) {
 		return discovery.Reply{Answer: discovery.Accepted}
 	})
 	ended := func(err error) string {
-		e, _ := errors.AsType[*httpfront.EndError](err)
+		e, _ := errors.AsType[*frontend.EndError](err)
 		if e == nil {
 			return fmt.Sprint(err)
 		}
 		return e.End
 	}
-	if _, err := p.Open(t.Context(), httpfront.Call{ID: "silent", Model: "m", FirstRecordTimeout: time.Millisecond}); ended(err) != httpfront.EndDeadline {
+	if _, err := p.Open(t.Context(), frontend.Call{ID: "silent", Model: "m", FirstRecordTimeout: time.Millisecond}); ended(err) != frontend.EndDeadline {
 		t.Errorf("no first record: %v", err)
 	}
-	open := func(c httpfront.Call) httpfront.Stream {
+	open := func(c frontend.Call) frontend.Stream {
 		t.Helper()
-		opened := make(chan httpfront.Stream, 1)
+		opened := make(chan frontend.Stream, 1)
 		go func() { // joined by the receive below
 			st, err := p.Open(t.Context(), c)
 			if err != nil {
@@ -175,22 +175,22 @@ func TestArmKeepsTimeoutsAndLoses(t *testing.T) {
 			}
 		}
 	}
-	next := func(st httpfront.Stream) error {
+	next := func(st frontend.Stream) error {
 		for {
 			if _, err := st.NextBatch(t.Context()); err != nil {
 				return err
 			}
 		}
 	}
-	st := open(httpfront.Call{ID: "then-silent", Model: "m", InactivityTimeout: time.Millisecond})
-	if err := next(st); ended(err) != httpfront.EndDeadline {
+	st := open(frontend.Call{ID: "then-silent", Model: "m", InactivityTimeout: time.Millisecond})
+	if err := next(st); ended(err) != frontend.EndDeadline {
 		t.Errorf("silent after a record: %v", err)
 	}
 	st.Close()
-	st = open(httpfront.Call{ID: "lost", Model: "m"})
+	st = open(frontend.Call{ID: "lost", Model: "m"})
 	w.Close()
 	err := next(st)
-	if e, _ := errors.AsType[*httpfront.EndError](err); e == nil || e.End != httpfront.EndLost || e.Worker != st.Worker() {
+	if e, _ := errors.AsType[*frontend.EndError](err); e == nil || e.End != frontend.EndLost || e.Worker != st.Worker() {
 		t.Errorf("its process has gone: %v", err)
 	}
 	st.Close()

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/frontend/planebackend"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -89,8 +89,8 @@ func (p *armPlane) State() planeState {
 	return planeState{Workers: p.table.status(), Stats: p.ref.Stats(), Sockets: p.sockets()}
 }
 
-// Open implements httpfront.Backend: like the plane's own, a worker that refuses is not the end of a request, as often as --retry-limit says.
-func (p *armPlane) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream, error) {
+// Open implements frontend.Backend: like the plane's own, a worker that refuses is not the end of a request, as often as --retry-limit says.
+func (p *armPlane) Open(ctx context.Context, c frontend.Call) (frontend.Stream, error) {
 	var deadline time.Time
 	if p.timeout > 0 {
 		deadline = time.Now().Add(p.timeout)
@@ -119,7 +119,7 @@ func (p *armPlane) Open(ctx context.Context, c httpfront.Call) (httpfront.Stream
 const ackTimeout = 2 * time.Second
 
 // attempt is one stream at one worker.
-func (p *armPlane) attempt(ctx context.Context, w *armWorker, c httpfront.Call, deadline time.Time) (*armStream, error) {
+func (p *armPlane) attempt(ctx context.Context, w *armWorker, c frontend.Call, deadline time.Time) (*armStream, error) {
 	r, err := p.ref.Mint(w.rec.Node.ID)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (p *armPlane) attempt(ctx context.Context, w *armWorker, c httpfront.Call, 
 }
 
 // deliver hands the request over and takes the acknowledgement.
-func (p *armPlane) deliver(ctx context.Context, w *armWorker, r *refplane.Response, c httpfront.Call) error {
+func (p *armPlane) deliver(ctx context.Context, w *armWorker, r *refplane.Response, c frontend.Call) error {
 	ackCtx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 	reply, err := p.deliverer.Deliver(ackCtx, w.rec.ID, discovery.Request{ID: c.ID, Terms: r.Terms(), Payload: c.Payload})

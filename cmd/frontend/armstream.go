@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/frontend/planebackend"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/refplane"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 

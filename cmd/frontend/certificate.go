@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // certificateFresh is how old a certificate may be before a handshake has its files read again: they are replaced under a running process.

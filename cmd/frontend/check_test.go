@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 )
 
 // TestCheckConfig: what a run refuses before it asks anybody else, --check-config refuses too.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/etcd"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 )
 
 // nobody is an address where no server listens: port 1 is reserved.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/doctor"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/doctor"
 )
 
 // addDoctor declares `frontend doctor`.

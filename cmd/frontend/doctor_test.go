@@ -6,9 +6,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/doctor"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/doctor"
 )
 
 // TestDoctor: the command takes the program's flags, its exit code follows what it found, and --json is for programs.

@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/discoveryflags"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/discoveryflags"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/tracing"
 	"github.com/laneway-ai/laneway/mux"
 	"github.com/laneway-ai/laneway/responseplane"
 )
@@ -71,14 +71,14 @@ func declare(app *cli.App) *flags {
 	f.overloadStatus = g.Enum("overload-status", "429", []string{"429", "503", "529"}, "HTTP status of a request that is turned away because too much is going on")
 	f.sseKeepAlive = g.Duration("sse-keepalive", 15*time.Second, cli.Range(10*time.Millisecond, time.Hour).OrZero("never"), "after so much silence a stream gets a comment line, so that proxies keep it open; before the first token also its header, with status 200: what fails after that is an error event")
 
-	f.outPath = g.Enum("out-path", string(httpfront.OutAuto), outPaths(), "who writes a stream's tokens to its client: inline has the lane that brings them do it where the client takes them at once, and wakes nobody; io_uring does the same with one system call for all tokens of a read (Linux; HTTP/1 without TLS, other connections as inline); auto is io_uring where the kernel allows it, else inline; pull always wakes the request's goroutine")
+	f.outPath = g.Enum("out-path", string(frontend.OutAuto), outPaths(), "who writes a stream's tokens to its client: inline has the lane that brings them do it where the client takes them at once, and wakes nobody; io_uring does the same with one system call for all tokens of a read (Linux; HTTP/1 without TLS, other connections as inline); auto is io_uring where the kernel allows it, else inline; pull always wakes the request's goroutine")
 
 	f.plane = planeflags.Register(app, planeflags.Options{Arms: planeflags.ArmAlone})
 	return f
 }
 
 func outPaths() []string {
-	return []string{string(httpfront.OutAuto), string(httpfront.OutPull), string(httpfront.OutInline), string(httpfront.OutRing)}
+	return []string{string(frontend.OutAuto), string(frontend.OutPull), string(frontend.OutInline), string(frontend.OutRing)}
 }
 
 func routers() []string {
@@ -124,10 +124,10 @@ func (f *flags) settings() (settings, error) {
 	s.overloadStatus, _ = strconv.Atoi(*f.overloadStatus) // one of three words
 	s.trace = f.trace.Config("frontend", s.name)
 	if arm, ok := s.plane.Arm(); ok {
-		if f.app.Source("out-path") != cli.FromDefault && s.outPath != string(httpfront.OutPull) {
+		if f.app.Source("out-path") != cli.FromDefault && s.outPath != string(frontend.OutPull) {
 			return settings{}, fmt.Errorf("--out-path %s with --response-plane %s: a reference arm's responses are pulled; use --out-path pull", s.outPath, arm.Name)
 		}
-		s.outPath = string(httpfront.OutPull)
+		s.outPath = string(frontend.OutPull)
 	}
 	return s, nil
 }

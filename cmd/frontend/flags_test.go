@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func TestSettings(t *testing.T) {

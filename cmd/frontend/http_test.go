@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // TestHTTPS streams over HTTPS with HTTP/2, and over the plain port with its prior knowledge.

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/httpfront"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // httpFlags are the limits of the HTTP side, and its certificate.
@@ -65,7 +65,7 @@ func (f *httpFlags) settings() httpSettings {
 }
 
 // apply puts the settings into the HTTP side's configuration. It reads the certificate.
-func (s httpSettings) apply(c *httpfront.Config, log *slog.Logger) error {
+func (s httpSettings) apply(c *frontend.Config, log *slog.Logger) error {
 	c.MaxConnections, c.MaxConcurrentStreams = s.maxConnections, s.maxStreams
 	c.MaxHeaderBytes, c.MaxBodyBytes, c.MaxReplyBytes = s.maxHeader, s.maxBody, s.maxReply
 	c.HeaderTimeout, c.BodyTimeout, c.IdleTimeout, c.WriteTimeout = s.headerTimeout, s.bodyTimeout, s.idleTimeout, s.writeTimeout

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/cli"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func main() {

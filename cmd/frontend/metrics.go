@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 // newRegistry has what every process exports: who it is, the Go runtime's and the kernel's view of it, and the host's UDP drops.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/outpath"
-	"github.com/laneway-ai/laneway/internal/outpath/outpathtest"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/frontend/outpath"
+	"github.com/laneway-ai/laneway/internal/frontend/outpath/outpathtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 	"github.com/laneway-ai/laneway/transport"
 )
 
@@ -135,7 +135,7 @@ func TestOutPathInASandbox(t *testing.T) {
 		return openPlane{played}, nil
 	})
 	var fe *cli.FlagError
-	if !errors.As(err, &fe) || fe.Flag != "out-path" || !errors.Is(err, httpfront.ErrNoRing) || !strings.Contains(err.Error(), "--out-path auto") {
+	if !errors.As(err, &fe) || fe.Flag != "out-path" || !errors.Is(err, frontend.ErrNoRing) || !strings.Contains(err.Error(), "--out-path auto") {
 		t.Errorf("--out-path=io_uring: %v", err)
 	}
 	select {

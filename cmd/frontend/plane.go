@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/httpfront/planebackend"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/frontend/planebackend"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -78,4 +78,4 @@ func (s settings) frontendConfig(b built, log *slog.Logger) responseplane.Fronte
 	return c
 }
 
-var _ httpfront.Backend = (*livePlane)(nil)
+var _ frontend.Backend = (*livePlane)(nil)

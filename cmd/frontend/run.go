@@ -10,19 +10,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/planemetrics"
-	"github.com/laneway-ai/laneway/internal/planepage"
-	"github.com/laneway-ai/laneway/internal/sdnotify"
-	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/planemetrics"
+	"github.com/laneway-ai/laneway/internal/program/planepage"
+	"github.com/laneway-ai/laneway/internal/program/sdnotify"
+	"github.com/laneway-ai/laneway/internal/program/tracing"
 )
 
 // plane is the response plane with its discovery, as this program uses it.
 type plane interface {
-	httpfront.Backend
+	frontend.Backend
 	// State is a view of the plane for /debug/plane.
 	State() planeState
 	// Failed delivers one error when the plane cannot go on; nothing otherwise.
@@ -84,9 +84,9 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	if err := s.http.apply(&cfg, log); err != nil {
 		return err
 	}
-	front, err := httpfront.New(cfg)
-	if errors.Is(err, httpfront.ErrNoRing) {
-		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath, Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, httpfront.OutAuto)}
+	front, err := frontend.New(cfg)
+	if errors.Is(err, frontend.ErrNoRing) {
+		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath, Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, frontend.OutAuto)}
 	}
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 }
 
 // drain ends the service without losing a token, as far as the times allow.
-func drain(log *slog.Logger, s settings, p plane, front *httpfront.Server) error {
+func drain(log *slog.Logger, s settings, p plane, front *frontend.Server) error {
 	log.Info("draining", "open_requests", front.Open(), "grace", s.drainGrace, "timeout", s.drainTimeout)
 	if s.drainGrace > 0 {
 		select {
@@ -142,7 +142,7 @@ func drain(log *slog.Logger, s settings, p plane, front *httpfront.Server) error
 }
 
 // logOutPath says how tokens get to the clients.
-func logOutPath(log *slog.Logger, front *httpfront.Server) {
+func logOutPath(log *slog.Logger, front *frontend.Server) {
 	path, why := front.OutPath()
 	attrs := []any{"path", string(path)}
 	if why != nil {
@@ -151,8 +151,8 @@ func logOutPath(log *slog.Logger, front *httpfront.Server) {
 	log.Info("out path", attrs...)
 }
 
-func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Registerer) httpfront.Config {
-	c := httpfront.Config{
+func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Registerer) frontend.Config {
+	c := frontend.Config{
 		Backend: p, Logger: log, Metrics: metrics,
 		MaxOpenRequests:   s.maxOpen,
 		Files:             cli.FileLimit,
@@ -160,7 +160,7 @@ func (s settings) httpConfig(p plane, log *slog.Logger, metrics prometheus.Regis
 		FirstTokenTimeout: s.firstToken, InactivityTimeout: s.inactivity,
 		StopOnDisconnect: s.stopOnDisconnect,
 		OverloadStatus:   s.overloadStatus,
-		OutPath:          httpfront.OutPath(s.outPath),
+		OutPath:          frontend.OutPath(s.outPath),
 	}
 	if c.KeepAlive == 0 {
 		c.KeepAlive = -1

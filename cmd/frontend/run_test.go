@@ -18,9 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/httpfront"
-	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/frontend"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -65,7 +65,7 @@ func (p *playedPlane) Find(id string, most int) ([]responseplane.RequestInfo, in
 
 func (p *playedPlane) Load(int) responseplane.Load { return responseplane.Load{Routing: 1} }
 
-func (p *playedPlane) Open(context.Context, httpfront.Call) (httpfront.Stream, error) { return p, nil }
+func (p *playedPlane) Open(context.Context, frontend.Call) (frontend.Stream, error) { return p, nil }
 func (p *playedPlane) NextBatch(ctx context.Context) ([][]byte, error) {
 	select {
 	case r, ok := <-p.records:
@@ -95,7 +95,7 @@ func (stream) Close() error { return nil }
 
 type openPlane struct{ *playedPlane }
 
-func (p openPlane) Open(context.Context, httpfront.Call) (httpfront.Stream, error) {
+func (p openPlane) Open(context.Context, frontend.Call) (frontend.Stream, error) {
 	return stream{p.playedPlane}, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/transportbench"
+	"github.com/laneway-ai/laneway/internal/lab/transportbench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // TestTwoProcesses measures from one process against another one, as on two hosts.

@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/laneway-ai/laneway/internal/benchtable"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/streambench"
-	"github.com/laneway-ai/laneway/internal/transportbench"
+	"github.com/laneway-ai/laneway/internal/lab/benchtable"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/streambench"
+	"github.com/laneway-ai/laneway/internal/lab/transportbench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // sideFlags say where the two sides of `loadgen transport` and `loadgen streams` are, and what is common to both commands.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/loadgen"
-	"github.com/laneway-ai/laneway/internal/redact"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/loadgen"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
 // defaultRequests is how many requests are measured when neither their number nor a duration is given.

@@ -15,9 +15,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/loadgen"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/loadgen"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func main() { os.Exit(run(os.Args[1:], newApp())) }

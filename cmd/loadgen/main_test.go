@@ -18,8 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/report"
-	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // asProgram makes the test binary the program itself, for what only a process of its own can show.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // TestFormatAndMerge: a format leaves standard output to the JSON object alone; two generators that ran together are joined, and the

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/childproc"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/childproc"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 const (

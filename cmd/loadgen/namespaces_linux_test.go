@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/netns"
-	"github.com/laneway-ai/laneway/internal/transportbench"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
+	"github.com/laneway-ai/laneway/internal/lab/transportbench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // netnsRun starts a command with --netns.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
 )
 
 func (f *sideFlags) inNamespaces(context.Context, *slog.Logger) error {

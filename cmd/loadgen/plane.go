@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planebench"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/transport"
 )
 

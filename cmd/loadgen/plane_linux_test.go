@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planebench"
+	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // planeRun is a process that runs `loadgen plane`.

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/streambench"
-	"github.com/laneway-ai/laneway/internal/transportbench"
+	"github.com/laneway-ai/laneway/internal/lab/streambench"
+	"github.com/laneway-ai/laneway/internal/lab/transportbench"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/transport"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/laneway-ai/laneway/internal/loadgen"
+	"github.com/laneway-ai/laneway/internal/lab/loadgen"
 )
 
 const (

@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/planepage"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/planepage"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )

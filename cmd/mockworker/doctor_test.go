@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // TestDoctor: with the flags that the worker will get, good ground gives exit code 0 and a taken port 1, which the text names.

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/discoveryflags"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/discoveryflags"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/tracing"
 )
 
 // flags are the declared flags.
@@ -63,20 +63,20 @@ func declare(app *cli.App) *flags {
 		}
 		return nil
 	})
-	f.outputTokens = g.Int("output-tokens", mockengine.DefaultOutputTokens, cli.Range(1, mockengine.MaxOutputTokens).Unit("tokens"), "length of a response to a request that names none")
+	f.outputTokens = g.Int("output-tokens", mock.DefaultOutputTokens, cli.Range(1, mock.MaxOutputTokens).Unit("tokens"), "length of a response to a request that names none")
 	f.tokenBytes = g.Int("token-bytes", 0, cli.Range(4, 4096).OrZero("4 to 8 bytes, by token").Unit("bytes"), "size of a token's text")
-	f.ttft = g.Duration("time-to-first-token", mockengine.DefaultTimeToFirstToken, cli.Range(0, time.Hour), "mean time of a prefill; the first token leaves after it")
+	f.ttft = g.Duration("time-to-first-token", mock.DefaultTimeToFirstToken, cli.Range(0, time.Hour), "mean time of a prefill; the first token leaves after it")
 	f.ttftStdDev = g.Duration("time-to-first-token-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it; a draw stays within 70% of the mean")
-	f.itl = g.Duration("inter-token-latency", mockengine.DefaultInterTokenLatency, cli.Range(mockengine.MinInterTokenLatency, time.Hour), "mean interval of an engine's passes; each makes one token on every running request")
+	f.itl = g.Duration("inter-token-latency", mock.DefaultInterTokenLatency, cli.Range(mock.MinInterTokenLatency, time.Hour), "mean interval of an engine's passes; each makes one token on every running request")
 	f.itlStdDev = g.Duration("inter-token-latency-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it, drawn for each pass; a draw stays within 70% of the mean")
 	f.speedup = g.Float("speedup-ratio", 1, cli.Range(1e-3, 1e4), "divides the four times above")
-	f.maxNumSeqs = g.Int("max-num-seqs", mockengine.DefaultMaxNumSeqs, cli.Range(1, 1<<16).Unit("requests"), "requests that an engine runs at once")
-	f.maxWaiting = g.Int("max-waiting-queue-length", mockengine.DefaultMaxWaitingQueueLength, cli.Range(0, 1<<20).Unit("requests"), "requests that wait for an engine; the next one is refused as busy")
+	f.maxNumSeqs = g.Int("max-num-seqs", mock.DefaultMaxNumSeqs, cli.Range(1, 1<<16).Unit("requests"), "requests that an engine runs at once")
+	f.maxWaiting = g.Int("max-waiting-queue-length", mock.DefaultMaxWaitingQueueLength, cli.Range(0, 1<<20).Unit("requests"), "requests that wait for an engine; the next one is refused as busy")
 	f.seed = g.Int("seed", 0, cli.Range(0, 1<<53).OrZero("made from --name"), "draws times and failures, and places this process's passes between those of others; consecutive seeds spread best")
 
 	g = app.Group("Failures on purpose")
 	f.failureRate = g.Float("failure-injection-rate", 0, cli.Range(0.0, 1.0), "share of requests that fail")
-	f.failureTypes = g.EnumList("failure-types", mockengine.RequestFailureNames(), mockengine.FailureTypeNames(),
+	f.failureTypes = g.EnumList("failure-types", mock.RequestFailureNames(), mock.FailureTypeNames(),
 		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until cancelled; truncate, which ends early as complete and claims all tokens; "+
 			"lane, which closes a lane of this process after some tokens and goes on; kill, which kills this process after some tokens")
 
@@ -93,9 +93,9 @@ func declare(app *cli.App) *flags {
 
 // check looks at what single ranges cannot see.
 func (f *flags) check() error {
-	if interval := float64(*f.itl) / *f.speedup; interval < float64(mockengine.MinInterTokenLatency) {
+	if interval := float64(*f.itl) / *f.speedup; interval < float64(mock.MinInterTokenLatency) {
 		return fmt.Errorf("--inter-token-latency %s with --speedup-ratio %v makes a pass every %s: the engine makes one every %s at most, use a lower ratio",
-			*f.itl, *f.speedup, time.Duration(interval), mockengine.MinInterTokenLatency)
+			*f.itl, *f.speedup, time.Duration(interval), mock.MinInterTokenLatency)
 	}
 	if (*f.holdShare > 0) != (*f.holdDelay > 0) {
 		return fmt.Errorf("--hold-share %v with --hold-delay %s holds nothing: set both", *f.holdShare, *f.holdDelay)
@@ -118,7 +118,7 @@ type settings struct {
 	adminPprof                           bool
 	workers                              int
 	startup, grace, drain                time.Duration
-	engine                               mockengine.Config // of each engine, without Index, Flush and Observer
+	engine                               mock.Config // of each engine, without Index, Flush and Observer
 	disco                                discoveryflags.Settings
 	trace                                tracing.Config // without its Logger
 	plane                                planeflags.Settings
@@ -149,7 +149,7 @@ func (f *flags) settings() (settings, error) {
 		h.Write([]byte(s.name))
 		seed = h.Sum64()
 	}
-	s.engine = mockengine.Config{
+	s.engine = mock.Config{
 		Count: s.workers, Seed: seed,
 		TimeToFirstToken: orNone(*f.ttft), TimeToFirstTokenStdDev: *f.ttftStdDev,
 		InterTokenLatency: *f.itl, InterTokenLatencyStdDev: *f.itlStdDev, SpeedupRatio: *f.speedup,
@@ -157,14 +157,14 @@ func (f *flags) settings() (settings, error) {
 		OutputTokens: *f.outputTokens, TokenBytes: *f.tokenBytes,
 		FailureRate: *f.failureRate, HoldShare: *f.holdShare, HoldDelay: *f.holdDelay,
 	}
-	if s.engine.FailureTypes, err = mockengine.ParseFailureTypes(strings.Join(*f.failureTypes, ",")); err != nil {
+	if s.engine.FailureTypes, err = mock.ParseFailureTypes(strings.Join(*f.failureTypes, ",")); err != nil {
 		return settings{}, fmt.Errorf("--failure-types: %w", err)
 	}
 	return s, nil
 }
 
 // injects tells whether failures of a kind are asked for.
-func (s settings) injects(kind mockengine.FailureType) bool {
+func (s settings) injects(kind mock.FailureType) bool {
 	return s.engine.FailureRate > 0 && slices.Contains(s.engine.FailureTypes, kind)
 }
 

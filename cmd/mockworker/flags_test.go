@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func parse(t *testing.T, args ...string) (settings, error) {
@@ -46,7 +46,7 @@ func TestSettings(t *testing.T) {
 	}
 	e = s.engine
 	if s.workerPrefix != "node-a-1" || e.TimeToFirstToken >= 0 || e.MaxWaitingQueueLength >= 0 || e.Seed != 7 || e.FailureRate != 0.5 ||
-		len(e.FailureTypes) != 2 || e.FailureTypes[0] != mockengine.FailStall || e.Count != 2 || e.TokenBytes != 12 || s.startup != time.Second ||
+		len(e.FailureTypes) != 2 || e.FailureTypes[0] != mock.FailStall || e.Count != 2 || e.TokenBytes != 12 || s.startup != time.Second ||
 		s.drain != 3*time.Second || e.SpeedupRatio != 2 {
 		t.Errorf("settings: %+v", s)
 	}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/mockproto"
-	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
+	"github.com/laneway-ai/laneway/internal/program/tracing"
 )
 
 // taker takes the requests of one engine.
 type taker struct {
-	engine  *mockengine.Engine
+	engine  *mock.Engine
 	model   string
 	metrics *metrics
 	worker  string
@@ -20,7 +20,7 @@ type taker struct {
 }
 
 // take answers a request: it runs or waits, or the reply says why not. It does not block.
-func (t *taker) take(req discovery.Request, w mockengine.Writer) discovery.Reply {
+func (t *taker) take(req discovery.Request, w mock.Writer) discovery.Reply {
 	r, err := mockproto.DecodeRequest(req.Payload)
 	var version *mockproto.VersionError
 	switch {
@@ -36,22 +36,22 @@ func (t *taker) take(req discovery.Request, w mockengine.Writer) discovery.Reply
 	if err != nil {
 		tracing.Refused(w, err.Error())
 	}
-	var refused *mockengine.RefusedError
+	var refused *mock.RefusedError
 	switch {
 	case err == nil:
 		return discovery.Reply{Answer: discovery.Accepted}
 	case !errors.As(err, &refused):
 		return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
-	case refused.Reason == mockengine.RefusedTooLong:
+	case refused.Reason == mock.RefusedTooLong:
 		return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
-	case refused.Reason == mockengine.RefusedDraining:
+	case refused.Reason == mock.RefusedDraining:
 		return discovery.Reply{Answer: discovery.Draining, Reason: err.Error()}
 	default:
 		return discovery.Reply{Answer: discovery.Busy, Reason: err.Error()}
 	}
 }
 
-func (t *taker) refuse(a discovery.Answer, reason mockengine.RefuseReason, err error) discovery.Reply {
+func (t *taker) refuse(a discovery.Answer, reason mock.RefuseReason, err error) discovery.Reply {
 	t.metrics.Refused(reason)
 	return discovery.Reply{Answer: a, Reason: err.Error()}
 }

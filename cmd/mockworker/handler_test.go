@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/mockproto"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
 // taken is a response that only says whether it was given to an engine.
-type taken struct{ mockengine.Writer }
+type taken struct{ mock.Writer }
 
 func (taken) OnWritable(func())     {}
 func (taken) Err() error            { return nil }
@@ -45,7 +45,7 @@ func refusals(t *testing.T, m *metrics) map[string]int {
 
 func TestReplies(t *testing.T) {
 	m := newMetrics("w")
-	e, err := mockengine.Start(mockengine.Config{Flush: func() {}, Observer: m, MaxNumSeqs: 1, MaxWaitingQueueLength: 1})
+	e, err := mock.Start(mock.Config{Flush: func() {}, Observer: m, MaxNumSeqs: 1, MaxWaitingQueueLength: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
 )
 
 // metrics are the worker's own. All engines of the process share them; label values are resolved once, here.
@@ -18,14 +18,14 @@ type metrics struct {
 	skipped       prometheus.Counter
 	cancelled     prometheus.Counter
 	held          prometheus.Counter
-	refused       map[mockengine.RefuseReason]prometheus.Counter // read only
-	injected      map[mockengine.FailureType]prometheus.Counter  // read only
+	refused       map[mock.RefuseReason]prometheus.Counter // read only
+	injected      map[mock.FailureType]prometheus.Counter  // read only
 }
 
 // Reasons for which the process refuses a request before an engine sees it.
 const (
-	refusedUnsupported mockengine.RefuseReason = "unsupported" // another version of the payload
-	refusedBadRequest  mockengine.RefuseReason = "bad_request" // the payload makes no sense, or names another model
+	refusedUnsupported mock.RefuseReason = "unsupported" // another version of the payload
+	refusedBadRequest  mock.RefuseReason = "bad_request" // the payload makes no sense, or names another model
 )
 
 // newMetrics registers everything that needs no engines; addLoad adds what does.
@@ -54,22 +54,22 @@ func newMetrics(name string) *metrics {
 			Name: "laneway_worker_held_total",
 			Help: "Requests that were held back on purpose (--hold-share).",
 		}),
-		injected: make(map[mockengine.FailureType]prometheus.Counter),
-		refused:  make(map[mockengine.RefuseReason]prometheus.Counter),
+		injected: make(map[mock.FailureType]prometheus.Counter),
+		refused:  make(map[mock.RefuseReason]prometheus.Counter),
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "laneway_worker_refused_total",
 		Help: "Requests that were refused, by reason.",
 	}, []string{"reason"})
-	for _, r := range append(mockengine.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
+	for _, r := range append(mock.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
 		m.refused[r] = refused.WithLabelValues(string(r))
 	}
 	injected := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "laneway_worker_injected_failures_total",
 		Help: "Failures on purpose that have shown, by type (--failure-types).",
 	}, []string{"type"})
-	for _, name := range mockengine.FailureTypeNames() {
-		m.injected[mockengine.FailureType(name)] = injected.WithLabelValues(name)
+	for _, name := range mock.FailureTypeNames() {
+		m.injected[mock.FailureType(name)] = injected.WithLabelValues(name)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "laneway_process_info",
@@ -83,7 +83,7 @@ func newMetrics(name string) *metrics {
 }
 
 // addLoad registers the gauges of the engines' load, summed over the process when they are read.
-func (m *metrics) addLoad(engines []*mockengine.Engine) {
+func (m *metrics) addLoad(engines []*mock.Engine) {
 	sum := func(pick func(running, waiting int) int) func() float64 {
 		return func() float64 {
 			n := 0
@@ -128,6 +128,6 @@ func (m *metrics) Cancelled() { m.cancelled.Inc() }
 
 func (m *metrics) Held() { m.held.Inc() }
 
-func (m *metrics) Injected(kind mockengine.FailureType) { m.injected[kind].Inc() }
+func (m *metrics) Injected(kind mock.FailureType) { m.injected[kind].Inc() }
 
-func (m *metrics) Refused(r mockengine.RefuseReason) { m.refused[r].Inc() }
+func (m *metrics) Refused(r mock.RefuseReason) { m.refused[r].Inc() }

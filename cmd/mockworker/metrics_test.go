@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
 )
 
 // exposition is what /metrics shows.
@@ -28,20 +28,20 @@ func exposition(t *testing.T, m *metrics) string {
 
 func TestMetrics(t *testing.T) {
 	m := newMetrics("w \"0\"")
-	e, err := mockengine.Start(mockengine.Config{Flush: func() {}, Observer: m})
+	e, err := mock.Start(mock.Config{Flush: func() {}, Observer: m})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	m.addLoad([]*mockengine.Engine{e})
+	m.addLoad([]*mock.Engine{e})
 	m.FirstToken(30 * time.Millisecond)
 	m.Pass(3*time.Millisecond, 2)
 	m.Cancelled()
 	m.Held()
-	for _, name := range mockengine.FailureTypeNames() {
-		m.Injected(mockengine.FailureType(name))
+	for _, name := range mock.FailureTypeNames() {
+		m.Injected(mock.FailureType(name))
 	}
-	for _, r := range append(mockengine.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
+	for _, r := range append(mock.RefuseReasons[:], refusedUnsupported, refusedBadRequest) {
 		m.Refused(r)
 	}
 	body := exposition(t, m)

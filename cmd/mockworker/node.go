@@ -7,9 +7,9 @@ import (
 	"net"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/refplane"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/lab/refplane"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -28,7 +28,7 @@ type node interface {
 }
 
 // taking takes a request with the writer of its response.
-type taking func(req discovery.Request, w mockengine.Writer) discovery.Reply
+type taking func(req discovery.Request, w mock.Writer) discovery.Reply
 
 // newNode makes what --response-plane names.
 func (p *process) newNode(id *transport.Identity) (node, error) {

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/admin"
-	"github.com/laneway-ai/laneway/internal/mockengine"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/planemetrics"
-	"github.com/laneway-ai/laneway/internal/planepage"
-	"github.com/laneway-ai/laneway/internal/sdnotify"
-	"github.com/laneway-ai/laneway/internal/tracing"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
+	"github.com/laneway-ai/laneway/internal/program/admin"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
+	"github.com/laneway-ai/laneway/internal/program/planemetrics"
+	"github.com/laneway-ai/laneway/internal/program/planepage"
+	"github.com/laneway-ai/laneway/internal/program/sdnotify"
+	"github.com/laneway-ai/laneway/internal/program/tracing"
 	"github.com/laneway-ai/laneway/responseplane/promplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -39,7 +39,7 @@ type process struct {
 	transports []transport.Transport
 	worker     node
 	tracer     *tracing.Tracer // nil = none
-	engines    []*mockengine.Engine
+	engines    []*mock.Engine
 	admin      *admin.Server
 	rates      *planepage.Keeper
 
@@ -110,7 +110,7 @@ func (p *process) build(ctx context.Context) error {
 	for i := range p.s.workers {
 		cfg := p.s.engine
 		cfg.Index, cfg.Flush, cfg.Observer = i, p.worker.Flush, p.metrics
-		e, err := mockengine.Start(cfg)
+		e, err := mock.Start(cfg)
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (p *process) leave() {
 	defer stopWaiting()
 	ended := make(chan error, 1)
 	go func() { ended <- p.worker.Drain(planeCtx) }() // joined below
-	if err := each(p.engines, func(e *mockengine.Engine) error { return e.Drain(ctx) }); err != nil {
+	if err := each(p.engines, func(e *mock.Engine) error { return e.Drain(ctx) }); err != nil {
 		running, waiting := p.load()
 		p.log.Warn("--drain-timeout is over, open responses end as failed", "running", running, "waiting", waiting, "drain_timeout", p.s.drain)
 	}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/discovery/nats"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/mockproto"
-	"github.com/laneway-ai/laneway/internal/planeflags"
-	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
+	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )

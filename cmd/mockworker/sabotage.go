@@ -5,13 +5,13 @@ import (
 	"os"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/mockengine"
+	"github.com/laneway-ai/laneway/internal/engine/mock"
 	"github.com/laneway-ai/laneway/transport"
 )
 
 // sabotage gives the engines what failures of lanes and of the process need, where such were asked for. Without them no lane is touched.
 func (p *process) sabotage() {
-	if p.s.injects(mockengine.FailLane) {
+	if p.s.injects(mock.FailLane) {
 		c := newCutter()
 		for i, t := range p.transports {
 			p.transports[i] = cutTransport{t, c}
@@ -19,7 +19,7 @@ func (p *process) sabotage() {
 		p.s.engine.CloseLane = c.cut
 		p.onClose(c.close)
 	}
-	if p.s.injects(mockengine.FailKill) {
+	if p.s.injects(mock.FailKill) {
 		log := p.log
 		p.s.engine.Kill = func() {
 			log.Warn("injected failure: this process is killed")

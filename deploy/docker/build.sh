@@ -16,7 +16,7 @@ export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
 for program in frontend mockworker loadgen; do
 	# Nothing of the place and the time of the build goes in: no paths, no VCS stamp (an image's context has no repository), no build id.
 	go build -trimpath -buildvcs=false \
-		-ldflags "-s -w -buildid= -X github.com/laneway-ai/laneway/internal/cli.revision=$revision" \
+		-ldflags "-s -w -buildid= -X github.com/laneway-ai/laneway/internal/program/cli.revision=$revision" \
 		-o "$out/$program" "./cmd/$program"
 done
 mkdir -p "$out/reports"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 )
 
 // cluster is a small one of real processes.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/redact"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/redact"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 )
 
 // Defaults of Config.

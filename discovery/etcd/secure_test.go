@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/laneway-ai/laneway/discovery/discoverytest"
-	"github.com/laneway-ai/laneway/internal/devserver"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 )
 
 func TestTLS(t *testing.T) {

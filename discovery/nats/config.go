@@ -12,8 +12,8 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/redact"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/redact"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 )
 
 // Defaults of Config.

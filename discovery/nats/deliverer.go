@@ -11,7 +11,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/laneway-ai/laneway/discovery"
-	"github.com/laneway-ai/laneway/internal/redact"
+	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
 var _ discovery.Deliverer = (*Deliverer)(nil)

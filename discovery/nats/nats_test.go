@@ -15,8 +15,8 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/discoverytest"
-	"github.com/laneway-ai/laneway/internal/devserver"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/internal/feed"
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 )
 
 var _ discovery.Registry = (*Registry)(nil)

@@ -11,7 +11,7 @@ import (
 
 	quicgo "github.com/quic-go/quic-go"
 
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )

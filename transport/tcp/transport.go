@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/seldom"
+	"github.com/laneway-ai/laneway/internal/program/seldom"
 	"github.com/laneway-ai/laneway/transport"
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )

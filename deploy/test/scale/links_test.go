@@ -13,9 +13,9 @@ import (
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/etcd"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/planeflags"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )

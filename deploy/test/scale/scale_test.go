@@ -17,10 +17,10 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/discovery/nats"
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/devserver"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/procstat"
+	"github.com/laneway-ai/laneway/internal/lab/devserver"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/laneway-ai/laneway/deploy/test/internal/lab"
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 	"github.com/laneway-ai/laneway/mux"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/procstat"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/cli"
+	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
 // stage runs the command cluster with a mark in the environment of all its processes and a directory of their own for temporary files, so that what is left of them

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
 )
 
 // doctorReport is what of a report matters here.

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/cluster"
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/cluster"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
 )
 
 // patience bounds waits that have nothing to do with what is measured.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cli"
-	"github.com/laneway-ai/laneway/internal/netns"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
+	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 // process is a program in a namespace. It ends with its test, or with the test's process.

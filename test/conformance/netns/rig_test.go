@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/netns"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
+	"github.com/laneway-ai/laneway/internal/lab/netns"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
 // firstPort is the first of the worker's four endpoints.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/laneway-ai/laneway/internal/tokentext"
+	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
 	"github.com/laneway-ai/laneway/test/conformance/internal/programs"
 )
 

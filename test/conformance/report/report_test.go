@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/analysis"
-	"github.com/laneway-ai/laneway/internal/analysis/runtest"
-	"github.com/laneway-ai/laneway/internal/report"
+	"github.com/laneway-ai/laneway/internal/lab/analysis"
+	"github.com/laneway-ai/laneway/internal/lab/analysis/runtest"
+	"github.com/laneway-ai/laneway/internal/lab/report"
 	"github.com/laneway-ai/laneway/test/conformance/internal/browser"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/cluster"
+	"github.com/laneway-ai/laneway/internal/lab/cluster"
 )
 
 const patience = time.Minute

@@ -1,6 +1,0 @@
-//go:build linux && race
-
-package baddays
-
-// scale divides the load: under the race detector the test itself takes most of the machine.
-const scale = 3

@@ -1,5 +1,0 @@
-//go:build race
-
-package httpfront
-
-const raceEnabled = true

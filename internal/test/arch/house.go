@@ -1,0 +1,117 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxLines is the length above which a file surely holds more than one concept.
+const maxLines = 500
+
+// matchers are the functions of package strings that a decision about an error could be made with.
+var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "CutPrefix", "CutSuffix", "Cut"}
+
+// checkHouse returns one line for every place in a package that breaks a house rule.
+func checkHouse(p pkg) ([]string, error) {
+	self, _ := relative(p.ImportPath)
+	r, _ := ruleFor(self)
+	var out []string
+	if len(p.GoFiles) > 0 && strings.TrimSpace(p.Doc) == "" {
+		out = append(out, self+": the package has no doc comment")
+	}
+	for _, name := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
+			return nil, err
+		}
+		found, err := checkFile(r.kind, self+"/"+name, src)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func checkFile(k kind, name string, src []byte) ([]string, error) {
+	var out []string
+	if n := strings.Count(string(src), "\n"); n > maxLines {
+		out = append(out, fmt.Sprintf("%s: %d lines, more than %d: one concept a file", name, n, maxLines))
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	complain := func(pos token.Pos, text string) {
+		out = append(out, fmt.Sprintf("%s:%d: %s", name, fset.Position(pos).Line, text))
+	}
+	stringsPkg, slogPkg := importName(file, "strings"), importName(file, "log/slog")
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Name.Name == "init" && n.Recv == nil && (k == library || k == exporter || k == suite) {
+				complain(n.Pos(), "func init: library packages have no side effects when they are imported")
+			}
+		case *ast.CallExpr:
+			pkgName, fn := selector(n.Fun)
+			// A suite is a test: it may look whether an error's text names what it should.
+			if k != suite && stringsPkg != "" && pkgName == stringsPkg && slices.Contains(matchers, fn) && slices.ContainsFunc(n.Args, isErrorText) {
+				complain(n.Pos(), "strings."+fn+" on an error's text: use errors.Is or errors.As")
+			}
+			if slogPkg != "" && pkgName == slogPkg && k == library && slices.Contains([]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "Log"}, fn) {
+				complain(n.Pos(), "slog."+fn+" uses the global logger: take a *slog.Logger")
+			}
+		}
+		return true
+	})
+	return out, nil
+}
+
+// isErrorText says whether an expression is a call of an Error method without arguments.
+func isErrorText(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) != 0 {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Error"
+}
+
+// selector takes x.Name apart when x is a plain identifier.
+func selector(e ast.Expr) (x, name string) {
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return "", ""
+	}
+	id, ok := sel.X.(*ast.Ident)
+	if !ok {
+		return "", ""
+	}
+	return id.Name, sel.Sel.Name
+}
+
+// importName is the name under which a file uses a package, "" when it does not import it.
+func importName(f *ast.File, path string) string {
+	for _, i := range f.Imports {
+		p, err := strconv.Unquote(i.Path.Value)
+		if err != nil || p != path {
+			continue
+		}
+		if i.Name != nil {
+			return i.Name.Name
+		}
+		return path[strings.LastIndex(path, "/")+1:]
+	}
+	return ""
+}
