@@ -26,6 +26,7 @@ func churnFor(t *testing.T) time.Duration {
 
 // TestChurn: of 64 workers, 10 in processes of their own are killed, told to end, and started again at random, under load.
 func TestChurn(t *testing.T) {
+	t.Parallel()
 	const deadline = 20 * time.Second
 	const prefill = "--time-to-first-token=300ms" // so that kills meet requests without a token
 	w := newWorld(t)
@@ -129,6 +130,7 @@ func (f *frontend) retries(t *testing.T) map[string]float64 {
 
 // TestWorkerKilled: of a process that is killed under load, only the answers that had begun there fail.
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var workers []*worker
 	for i := range 4 {
@@ -182,6 +184,7 @@ func TestWorkerKilled(t *testing.T) {
 // TestWorkerFrozen: a process that stops where it is (as in a long page fault, or a debugger) keeps its connections and says nothing. Requests without
 // a token go elsewhere, the others end as lost; when it goes on it is a worker again, without a restart.
 func TestWorkerFrozen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	frozen := w.startWorker(t, "frozen", 2, "--time-to-first-token=200ms")
 	fine := w.startWorker(t, "fine", 2, "--time-to-first-token=200ms").ready(t)

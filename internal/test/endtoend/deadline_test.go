@@ -34,6 +34,7 @@ func givenUp(ends map[string]float64) float64 {
 
 // TestSilentWorker: a worker that acknowledges and then says nothing costs its requests one first-token deadline, then it is avoided.
 func TestSilentWorker(t *testing.T) {
+	t.Parallel()
 	const limit = time.Second
 	w := newWorld(t)
 	good := w.startWorker(t, "good", 1)
@@ -90,6 +91,7 @@ func TestSilentWorker(t *testing.T) {
 
 // TestDeadlines: inactivity and a request's own deadline end an answer in its middle, as what they are at both ends.
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stalls := w.startWorker(t, "stalls", 1, "--failure-injection-rate=1", "--failure-types=stall", "--seed=7")
 	stalls.ready(t)

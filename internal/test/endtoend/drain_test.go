@@ -34,6 +34,7 @@ func leaves(p *process, s syscall.Signal) {
 // TestWorkerLeaves: on SIGTERM a worker process leaves the registry, still takes what comes late, finishes 200 answers, says
 // goodbye on its lanes and exits with 0.
 func TestWorkerLeaves(t *testing.T) {
+	t.Parallel()
 	const answers, interval = 200 / scale, 100 * time.Millisecond
 	w := newWorld(t)
 	k := w.startWorker(t, "leaves", 4, "--inter-token-latency="+interval.String(), "--drain-grace=2s", "--drain-timeout=2m").ready(t)
@@ -91,6 +92,7 @@ func TestWorkerLeaves(t *testing.T) {
 
 // TestFrontendLeaves: on SIGTERM, or when its terminal is closed, a frontend is not ready at once, stays alive, turns new requests away, finishes open ones and exits with 0.
 func TestFrontendLeaves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.startWorker(t, "wp", 2).ready(t)
 	f := w.startFrontend(t, "--drain-timeout=1m").serving(t)
@@ -119,6 +121,7 @@ func TestFrontendLeaves(t *testing.T) {
 
 // TestRegisterMany: 512 workers in 8 processes, all started at once.
 func TestRegisterMany(t *testing.T) {
+	t.Parallel()
 	const processes, each = 8, 64
 	w := newWorld(t)
 	f := w.startFrontend(t).serving(t)
@@ -144,6 +147,7 @@ func TestRegisterMany(t *testing.T) {
 
 // TestBrokenRecords: one line in the frontend's log for each record that does not hold, with its key and field; the others serve.
 func TestBrokenRecords(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.startWorker(t, "wp", 2).ready(t)
 	f := w.startFrontend(t).serving(t)

@@ -15,6 +15,7 @@ import (
 // TestHolders: a run in which 0, 1, 2 or 4 of 8 worker processes hold a share of their requests back is classified as such, by the names of the
 // processes, on both planes, and the workers' own metric says the same.
 func TestHolders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	fronts := map[string]*frontend{}
 	for _, plane := range []string{"tcp", "quic"} {

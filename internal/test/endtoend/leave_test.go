@@ -41,6 +41,7 @@ func (f *frontend) gone(t *testing.T) float64 {
 // TestClientLeavesBeforeTheFirstToken: whatever a request waits for, its client's leaving ends it at once: the queue of its worker, its
 // prefill, and its way to the worker, which then finds nothing to run. Each is counted once.
 func TestClientLeavesBeforeTheFirstToken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := w.startWorker(t, "slow", 1, "--max-num-seqs=1", "--time-to-first-token=1h", "--max-waiting-queue-length=10").ready(t)
 	f := w.startFrontend(t, "--first-token-timeout=0").serving(t)
@@ -104,6 +105,7 @@ func TestClientLeavesBeforeTheFirstToken(t *testing.T) {
 
 // TestClientLeavesAtToken10: the engine stops a few passes later, under either policy, and one cancellation is counted at each side.
 func TestClientLeavesAtToken10(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"kill", "stop"} {
 		t.Run(policy, func(t *testing.T) {
 			w := newWorld(t)
@@ -150,6 +152,7 @@ func TestClientLeavesAtToken10(t *testing.T) {
 // TestWorkerGoneAfterToken100: a connection that closes in mid-answer, without an end mark, is an error event to a client that streams, never a
 // clean finish, and an HTTP error to one that does not.
 func TestWorkerGoneAfterToken100(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []bool{true, false} {
 		w := newWorld(t)
 		k := w.startWorker(t, "mortal", 1, "--inter-token-latency=2ms").ready(t)

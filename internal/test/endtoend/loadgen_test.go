@@ -51,6 +51,7 @@ func (g *generator) report(t *testing.T, code int) (*report.Run, []report.Row) {
 // TestFrontendKilled: when the frontend dies under it, the load generator comes to its end, says so by its exit code, and every request that was
 // made is in the report exactly once.
 func TestFrontendKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 2 {
 		k := w.startWorker(t, fmt.Sprintf("k%d", i), 2, "--inter-token-latency=20ms").ready(t)

@@ -14,6 +14,7 @@ const leaseTTL = 2 * time.Second
 
 // TestEtcdAway: no answer is cut and no request is turned away while etcd is away, and afterwards every worker is known again.
 func TestEtcdAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var workers []*worker
 	for i := range 4 {
@@ -81,6 +82,7 @@ func TestEtcdAway(t *testing.T) {
 
 // TestNATSRestarts: open answers do not care, new requests fail at once and typed while it is away, and flow again when it is back.
 func TestNATSRestarts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 2 {
 		w.startWorker(t, fmt.Sprintf("wp-%d", i), 8).ready(t)
@@ -141,6 +143,7 @@ func TestNATSRestarts(t *testing.T) {
 
 // TestAnyOrder: frontend first, then workers, then the servers that both need.
 func TestAnyOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.etcd.Kill()
 	w.nats.Kill()

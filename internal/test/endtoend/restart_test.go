@@ -47,6 +47,7 @@ func fixedPort(t *testing.T) int {
 // TestRestartOnTheSamePort: a worker process is killed under load and started again at the same address. Its new life is another
 // node, and gets requests as soon as its record is there. The target is 2 s; a busy machine gets ten times that.
 func TestRestartOnTheSamePort(t *testing.T) {
+	t.Parallel()
 	for _, plane := range []string{"tcp", "tls", "quic"} {
 		t.Run(plane, func(t *testing.T) {
 			w := newWorld(t)

@@ -10,6 +10,7 @@ import (
 
 // TestLanesCut: a worker process that closes its lanes in mid-response loses no token, on either plane.
 func TestLanesCut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, plane := range []string{"tcp", "quic"} {
 		t.Run(plane, func(t *testing.T) {
@@ -37,6 +38,7 @@ func TestLanesCut(t *testing.T) {
 
 // TestKilledOnPurpose: a worker process that is to kill itself does, and the load generator reports what became of its requests.
 func TestKilledOnPurpose(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	doomed := w.startWorker(t, "doomed", 1, "--inter-token-latency=20ms", "--failure-injection-rate=1", "--failure-types=kill", "--seed=4").ready(t)
 	w.startWorker(t, "sane", 1, "--inter-token-latency=20ms").ready(t)
@@ -58,6 +60,7 @@ func TestKilledOnPurpose(t *testing.T) {
 
 // TestFailuresAreReported: each type of failure on purpose shows in the report as what it is.
 func TestFailuresAreReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := w.startFrontend(t, "--inactivity-timeout=1s", "--first-token-timeout=1s", "--retry-limit=0").serving(t)
 	cases := []struct {

@@ -39,6 +39,7 @@ func soakPlane() string {
 // TestSoak: workers come, leave and are killed under clients of every kind: that read all, that leave, that are slow, that read nothing any
 // more, that ask for nonsense. Afterwards every request is accounted for, and what a process holds is back at what it was before.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	const churners = 3
 	lasts, long := soakFor(t)
 	clients := 48 / scale

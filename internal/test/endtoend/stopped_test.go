@@ -28,6 +28,7 @@ func (f *frontend) attempts(t *testing.T, request string) (processes []string) {
 // TestRetryLeavesTheProcess: a worker process of many engines stops for 5 s. A request that it does not acknowledge
 // goes to the other process, not to the next engine of the one that is stopped.
 func TestRetryLeavesTheProcess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// Its record stays: what the registry does about a dead process is another test's.
 	stopped := w.startWorker(t, "stopped", 12, "--lease-ttl=1m")
@@ -71,6 +72,7 @@ func TestRetryLeavesTheProcess(t *testing.T) {
 // come meanwhile, and those that come in the next moments, find no link that holds and many that are about to come:
 // they wait.
 func TestFrontendStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	liveness := []string{"--keep-alive-interval=1s", "--idle-timeout=3s"}
 	var workers []*worker
