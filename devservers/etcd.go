@@ -22,7 +22,8 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	fs := flag.NewFlagSet("devservers etcd", flag.ContinueOnError)
 	listen := fs.String("listen", "127.0.0.1:0", "`host:port` for clients; port 0 takes a free one")
 	data := fs.String("data-dir", "", "data `directory`; empty makes one and removes it at the end")
-	removeOrphaned := fs.Bool("remove-when-orphaned", false, "remove --data-dir on SIGHUP and when standard input is closed: the process that made it has gone")
+	removeOrphaned := fs.Bool("remove-when-orphaned", false,
+		"remove --data-dir on SIGHUP and when standard input is closed: the process that made it has gone")
 	level := fs.String("log-level", "error", "debug, info, warn or error; goes to stderr")
 	cert := fs.String("tls-cert", "", "serve clients over TLS with this certificate `file`")
 	key := fs.String("tls-key", "", "the key `file` of --tls-cert")
@@ -53,7 +54,8 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	logConfig.Level = atomicLevel
 	logConfig.DisableStacktrace = true
 	logConfig.OutputPaths = []string{"stderr"}
-	// What etcd cannot go on from, a disk that fills up say, it logs and panics with: an error is enough, and nothing is left behind.
+	// What etcd cannot go on from, a disk that fills up say, it logs and panics with: an error is enough, and nothing
+	// is left behind.
 	gaveUp := exitHook{dir}
 	logger, err := logConfig.Build(zap.WithPanicHook(gaveUp), zap.WithFatalHook(gaveUp))
 	if err != nil {

@@ -10,8 +10,8 @@
 //	{"server":"nats","pid":1235,"url":"nats://127.0.0.1:4222"}
 //
 // It ends with exit code 0 on SIGTERM, SIGINT and SIGHUP, and when its standard input, if that is a pipe, is closed:
-// whoever started it holds the other end, so nothing is left behind when that process dies, however it dies. SIGHUP says the same.
-// Exit code 3 says that the address is in use, 1 any other failure.
+// whoever started it holds the other end, so nothing is left behind when that process dies, however it dies. SIGHUP
+// says the same. Exit code 3 says that the address is in use, 1 any other failure.
 package main
 
 import (
@@ -99,8 +99,8 @@ func run(args []string) int {
 	code := exitOK
 	select {
 	case sig := <-signals:
-		// A process group that loses its last parent while it is stopped gets SIGHUP from the kernel, and this may be seen before the
-		// end of standard input.
+		// A process group that loses its last parent while it is stopped gets SIGHUP from the kernel, and this may be
+		// seen before the end of standard input.
 		if sig == syscall.SIGHUP {
 			dirs.orphaned()
 		}
@@ -114,7 +114,8 @@ func run(args []string) int {
 	return code
 }
 
-// orphaned is closed when standard input ends, provided that it is a pipe. A terminal or /dev/null says nothing about a parent.
+// orphaned is closed when standard input ends, provided that it is a pipe. A terminal or /dev/null says nothing about a
+// parent.
 func orphaned() <-chan struct{} {
 	ch := make(chan struct{})
 	if st, err := os.Stdin.Stat(); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
@@ -127,7 +128,8 @@ func orphaned() <-chan struct{} {
 	return ch
 }
 
-// dataDir is what has to be removed at the end: a directory that was made here, or the parent's when the parent has gone.
+// dataDir is what has to be removed at the end: a directory that was made here, or the parent's when the parent has
+// gone.
 type dataDir struct {
 	path       string
 	own        bool

@@ -63,7 +63,8 @@ func TestHelpAndVersion(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"": "say which server", "redis": `unknown server "redis"`, "etcd --nonsense": "-nonsense", "nats extra": `unexpected argument "extra"`,
+		"": "say which server", "redis": `unknown server "redis"`, "etcd --nonsense": "-nonsense",
+		"nats extra": `unexpected argument "extra"`,
 	} {
 		code, out, errs := command(t, asProgram+"=1", nil, strings.Fields(args)...)
 		if code != exitFailed || out != "" || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
@@ -107,7 +108,8 @@ func TestFullDisk(t *testing.T) {
 		// The listing comes after the program, on standard output.
 		wrap := append(unshare, mount+`export TMPDIR=`+dir+`; "$@"; code=$?; ls -A `+dir+`; exit $code`, "sh")
 		code, out, errs := command(t, asProgram+"=1", wrap, args...)
-		if code != exitFailed || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no space left") || !strings.Contains(errs, "--data-dir") {
+		if code != exitFailed || out != "" || strings.Count(errs, "\n") != 1 ||
+			!strings.Contains(errs, "no space left") || !strings.Contains(errs, "--data-dir") {
 			t.Errorf("%v: exit code %d\nleft: %s\nstandard error: %s", args, code, out, errs)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 // etcdRoom is what an etcd takes at its start: two segments of its log, its database, and some for its first minutes.
 const etcdRoom = 16 << 20
 
-// hasRoom writes so many bytes into dir and takes them away again: etcd itself would panic. It makes dir when it is not there, as etcd does,
-// and takes that away too when there is no room.
+// hasRoom writes so many bytes into dir and takes them away again: etcd itself would panic. It makes dir when it is not
+// there, as etcd does, and takes that away too when there is no room.
 func hasRoom(dir string, bytes int) (err error) {
 	_, missing := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -31,5 +31,6 @@ func hasRoom(dir string, bytes int) (err error) {
 	if missing != nil {
 		_ = os.Remove(dir)
 	}
-	return fmt.Errorf("etcd needs %d MiB for its data: free them, or name another folder with --data-dir or TMPDIR: %w", bytes>>20, err)
+	return fmt.Errorf("etcd needs %d MiB for its data: free them, or name another folder with --data-dir or TMPDIR: %w",
+		bytes>>20, err)
 }

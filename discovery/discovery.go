@@ -8,10 +8,10 @@ import (
 
 // Registry knows which workers are there. Methods may be called concurrently.
 type Registry interface {
-	// Register puts the workers of one process into the registry and keeps them there: a lost lease is granted again and
-	// the keys are put back, with backoff. It returns once they are visible to others, or with an error; ctx bounds that
-	// wait only. One call makes one lease, however many workers it names. A node may register a worker again to change
-	// its record; withdrawing the earlier registration then takes nothing out.
+	// Register puts the workers of one process into the registry and keeps them there: a lost lease is granted again
+	// and the keys are put back, with backoff. It returns once they are visible to others, or with an error; ctx bounds
+	// that wait only. One call makes one lease, however many workers it names. A node may register a worker again to
+	// change its record; withdrawing the earlier registration then takes nothing out.
 	Register(ctx context.Context, workers []Worker) (Registration, error)
 
 	// Watch reports the workers that are there, then every change. The first events carry the present state, closed by
@@ -97,8 +97,8 @@ const (
 	Unsupported
 	// BadRequest: the worker cannot make sense of it; another one could not either.
 	BadRequest
-	// Stale: the terms are not for this life of the worker's process, or name a link that it does not have. Minted again,
-	// they may do.
+	// Stale: the terms are not for this life of the worker's process, or name a link that it does not have. Minted
+	// again, they may do.
 	Stale
 )
 
@@ -126,9 +126,9 @@ type Reply struct {
 	Reason string
 }
 
-// Handler takes a request at a worker and answers before the work is done. It is called for one request of a worker at a
-// time, so it must not block for long: those behind it wait, and those that find the queue full are answered with Busy.
-// It owns the request. ctx ends when the deliverer is closed, not with the call.
+// Handler takes a request at a worker and answers before the work is done. It is called for one request of a worker at
+// a time, so it must not block for long: those behind it wait, and those that find the queue full are answered with
+// Busy. It owns the request. ctx ends when the deliverer is closed, not with the call.
 type Handler func(ctx context.Context, req Request) Reply
 
 // Deliverer hands requests to workers. Methods may be called concurrently.
@@ -136,23 +136,23 @@ type Deliverer interface {
 	// Deliver hands the request to the worker and returns its reply. It fails at once with ErrNoResponders when nobody
 	// serves that worker, with a *SizeError when the request is larger than the path takes, with ErrUnavailable when
 	// the path is down (requests go now or fail now), with ErrClosed, or with ctx's cause. A request that is under way
-	// when the path breaks fails with ErrUnavailable too: after it, and after ctx's end, the worker may have the request
-	// or not, so its terms must be killed, not used again.
+	// when the path breaks fails with ErrUnavailable too: after it, and after ctx's end, the worker may have the
+	// request or not, so its terms must be killed, not used again.
 	Deliver(ctx context.Context, workerID string, req Request) (Reply, error)
 
-	// Serve has h called for every request to the worker until the service is drained or the deliverer closed. It returns
-	// once requests of others arrive; ctx bounds that wait only.
+	// Serve has h called for every request to the worker until the service is drained or the deliverer closed. It
+	// returns once requests of others arrive; ctx bounds that wait only.
 	Serve(ctx context.Context, w Worker, h Handler) (Service, error)
 
-	// Close stops all services and joins its goroutines: handlers that hang see their ctx end, requests that are left in
-	// the queues are dropped. Drain first where they matter. Idempotent.
+	// Close stops all services and joins its goroutines: handlers that hang see their ctx end, requests that are left
+	// in the queues are dropped. Drain first where they matter. Idempotent.
 	Close() error
 }
 
 // Service is one worker's place at a deliverer.
 type Service interface {
-	// Drain stops taking requests and returns when those that were queued have been answered by the handler. When ctx ends
-	// first, it returns its cause and the draining goes on. Idempotent.
+	// Drain stops taking requests and returns when those that were queued have been answered by the handler. When ctx
+	// ends first, it returns its cause and the draining goes on. Idempotent.
 	Drain(ctx context.Context) error
 }
 
@@ -167,5 +167,6 @@ var (
 type SizeError struct{ Size, Max int }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("discovery: the request is %d bytes, the delivery path takes at most %d (raise max_payload of the NATS server)", e.Size, e.Max)
+	return fmt.Sprintf("discovery: the request is %d bytes, the delivery path takes at most %d (raise max_payload of "+
+		"the NATS server)", e.Size, e.Max)
 }

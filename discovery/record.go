@@ -23,8 +23,8 @@ type Node struct {
 	Name string `json:"name,omitempty"`
 	// Planes are the planes it listens on, in its order of preference.
 	Planes []Plane `json:"planes"`
-	// Network names its network stack (transport.LocalNetwork) when it advertises a loopback address: such an address is
-	// only of use to processes on the same stack. Empty: not known.
+	// Network names its network stack (transport.LocalNetwork) when it advertises a loopback address: such an address
+	// is only of use to processes on the same stack. Empty: not known.
 	Network string `json:"network,omitempty"`
 	// WireMin and WireMax are the protocol versions it speaks.
 	WireMin uint16 `json:"wire_min"`
@@ -64,7 +64,8 @@ type RecordError struct {
 }
 
 func (e *RecordError) Error() string {
-	return fmt.Sprintf("discovery: record %q: %s: %s", clip(e.Key, maxQuotedKey), e.Field, clip(fmt.Sprint(e.Err), maxReason))
+	return fmt.Sprintf("discovery: record %q: %s: %s", clip(e.Key, maxQuotedKey), e.Field,
+		clip(fmt.Sprint(e.Err), maxReason))
 }
 
 // Bounds of an error's text: what is wrong in a registry goes into a log line, however large it is there.
@@ -105,7 +106,8 @@ func DecodeWorker(key string, data []byte) (Worker, error) {
 		return Worker{}, &RecordError{Key: key, Field: "json", Err: err}
 	}
 	if w.Schema != Schema {
-		return Worker{}, &RecordError{Key: key, Field: "schema", Err: fmt.Errorf("is %d, this version reads %d", w.Schema, Schema)}
+		return Worker{}, &RecordError{Key: key, Field: "schema", Err: fmt.Errorf("is %d, this version reads %d",
+			w.Schema, Schema)}
 	}
 	if err := w.validate(key); err != nil {
 		return Worker{}, err
@@ -172,7 +174,8 @@ func (n Node) validate(key string) error {
 		}
 		seen[p.Name] = true
 		if len(p.Endpoints) == 0 || len(p.Endpoints) > 64 {
-			return bad("node.planes.endpoints", "plane %s lists %d endpoints, expected 1 to 64", clip(p.Name, maxQuoted), len(p.Endpoints))
+			return bad("node.planes.endpoints", "plane %s lists %d endpoints, expected 1 to 64",
+				clip(p.Name, maxQuoted), len(p.Endpoints))
 		}
 		for _, e := range p.Endpoints {
 			if err := checkEndpoint(e); err != nil {

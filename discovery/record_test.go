@@ -16,7 +16,8 @@ import (
 func TestRecordRoundTrip(t *testing.T) {
 	want := discoverytest.Worker("w-1", 3)
 	want.MaxRunning = 256
-	want.Node.Planes = append(want.Node.Planes, discovery.Plane{Name: "quic", Endpoints: []string{"[fd00::1]:7000", "host.example:7001"}})
+	want.Node.Planes = append(want.Node.Planes, discovery.Plane{Name: "quic", Endpoints: []string{"[fd00::1]:7000",
+		"host.example:7001"}})
 	data, err := want.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func TestRecordErrorsNameTheField(t *testing.T) {
 		w := discoverytest.Worker("w", 1)
 		spoil(&w)
 		_, err := w.Encode()
-		if re, ok := errors.AsType[*discovery.RecordError](err); !ok || re.Field != field || !strings.Contains(err.Error(), `caf\xe9`) {
+		if re, ok := errors.AsType[*discovery.RecordError](err); !ok || re.Field != field ||
+			!strings.Contains(err.Error(), `caf\xe9`) {
 			t.Errorf("%s that is not UTF-8: err = %v", field, err)
 		}
 	}
@@ -105,7 +107,8 @@ func TestRecordErrorsAreShort(t *testing.T) {
 	}
 	for name, data := range records {
 		_, err := discovery.DecodeWorker("/laneway/"+huge, data)
-		if err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "bytes)") || !utf8.ValidString(err.Error()) {
+		if err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "bytes)") ||
+			!utf8.ValidString(err.Error()) {
 			text := fmt.Sprint(err)
 			t.Errorf("%s: an error of %d bytes: %.300s", name, len(text), text)
 		}
@@ -118,7 +121,8 @@ func FuzzDecodeWorker(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(good), "", "{", "null", "[]", `{"schema":1}`, `{"schema":2}`, `{"schema":1,"id":"w","models":["m"],"node":null}`} {
+	for _, seed := range []string{string(good), "", "{", "null", "[]", `{"schema":1}`, `{"schema":2}`,
+		`{"schema":1,"id":"w","models":["m"],"node":null}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

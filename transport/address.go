@@ -31,9 +31,11 @@ func (e *AddressError) Error() string {
 		AddressMulticast:   "is a multicast group, not a host",
 		AddressLinkLocal:   "is link-local: it means something on one network segment only, and is not routed",
 		AddressReserved:    "is reserved and not routed",
-		AddressLoopback:    "is a loopback address, and the node that advertises it is on another host or in another network namespace",
+		AddressLoopback: "is a loopback address, and the node that advertises it is on another host or in another " +
+			"network namespace",
 	}[e.Reason]
-	return fmt.Sprintf("transport: address %s %s; the worker must advertise an address of its host that frontends can reach (--advertise-addr)", e.Address, why)
+	return fmt.Sprintf("transport: address %s %s; the worker must advertise an address of its host that frontends "+
+		"can reach (--advertise-addr)", e.Address, why)
 }
 
 // reserved are ranges that no router forwards and that netip has no method for.
@@ -44,8 +46,8 @@ var reserved = []netip.Prefix{
 }
 
 // CheckAddress says with an *AddressError why a peer on another host can never reach address, which is host:port or a
-// host alone. Names are taken as they are: what they mean is found out when they are dialled. Loopback addresses pass; see
-// CheckLoopback.
+// host alone. Names are taken as they are: what they mean is found out when they are dialled. Loopback addresses pass;
+// see CheckLoopback.
 func CheckAddress(address string) error {
 	bad := func(reason string) error { return &AddressError{Address: address, Reason: reason} }
 	host, port, err := net.SplitHostPort(address)

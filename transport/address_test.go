@@ -10,29 +10,41 @@ import (
 
 func TestCheckAddress(t *testing.T) {
 	for address, want := range map[string]string{
-		"10.0.0.1:7000": "", "192.0.2.7:1": "", "100.64.0.1:65535": "", "[fd00::1]:7000": "", "[2001:db8::1]:7000": "", "host:7000": "", "host.example.:7000": "",
-		"127.0.0.1:7000": "", "[::1]:7000": "", "localhost:7000": "", "mem.local:1024": "", "10.0.0.1": "", "fd00::1": "", "[fd00::1]": "", "node_1": "",
-		"0.0.0.0:7000": AddressUnspecified, "[::]:7000": AddressUnspecified, ":7000": AddressUnspecified, "": AddressUnspecified, "::": AddressUnspecified, "[::ffff:0.0.0.0]:1": AddressUnspecified,
-		"169.254.0.1:7000": AddressLinkLocal, "169.254.169.254": AddressLinkLocal, "[fe80::1]:7000": AddressLinkLocal, "[febf::1]:7000": AddressLinkLocal, "[fe80::1%eth0]:7000": AddressLinkLocal, "fe80::1%eth0": AddressLinkLocal, "[::ffff:169.254.1.1]:7000": AddressLinkLocal,
-		"224.0.0.1:7000": AddressMulticast, "239.255.255.255": AddressMulticast, "[ff02::1]:7000": AddressMulticast, "[ff0e::1]:7000": AddressMulticast,
-		"255.255.255.255:7000": AddressReserved, "240.0.0.1:7000": AddressReserved, "0.1.2.3:7000": AddressReserved, "[100::1]:7000": AddressReserved,
-		"10.0.0.1:0": AddressMalformed, "10.0.0.1:65536": AddressMalformed, "10.0.0.1:http": AddressMalformed, "host:1:2": AddressMalformed, "a b:1": AddressMalformed, "a/b": AddressMalformed,
+		"10.0.0.1:7000": "", "192.0.2.7:1": "", "100.64.0.1:65535": "", "[fd00::1]:7000": "", "[2001:db8::1]:7000": "",
+		"host:7000": "", "host.example.:7000": "",
+		"127.0.0.1:7000": "", "[::1]:7000": "", "localhost:7000": "", "mem.local:1024": "", "10.0.0.1": "",
+		"fd00::1": "", "[fd00::1]": "", "node_1": "",
+		"0.0.0.0:7000": AddressUnspecified, "[::]:7000": AddressUnspecified, ":7000": AddressUnspecified,
+		"": AddressUnspecified, "::": AddressUnspecified, "[::ffff:0.0.0.0]:1": AddressUnspecified,
+		"169.254.0.1:7000": AddressLinkLocal, "169.254.169.254": AddressLinkLocal, "[fe80::1]:7000": AddressLinkLocal,
+		"[febf::1]:7000": AddressLinkLocal, "[fe80::1%eth0]:7000": AddressLinkLocal, "fe80::1%eth0": AddressLinkLocal,
+		"[::ffff:169.254.1.1]:7000": AddressLinkLocal,
+		"224.0.0.1:7000":            AddressMulticast, "239.255.255.255": AddressMulticast,
+		"[ff02::1]:7000":       AddressMulticast,
+		"[ff0e::1]:7000":       AddressMulticast,
+		"255.255.255.255:7000": AddressReserved, "240.0.0.1:7000": AddressReserved, "0.1.2.3:7000": AddressReserved,
+		"[100::1]:7000": AddressReserved,
+		"10.0.0.1:0":    AddressMalformed, "10.0.0.1:65536": AddressMalformed, "10.0.0.1:http": AddressMalformed,
+		"host:1:2": AddressMalformed, "a b:1": AddressMalformed, "a/b": AddressMalformed,
 	} {
 		err := CheckAddress(address)
 		var bad *AddressError
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
-		case want != "" && (!errors.As(err, &bad) || bad.Reason != want || bad.Address != address || !strings.Contains(err.Error(), "--advertise-addr")):
+		case want != "" && (!errors.As(err, &bad) || bad.Reason != want || bad.Address != address ||
+			!strings.Contains(err.Error(), "--advertise-addr")):
 			t.Errorf("%q: %v, expected %s", address, err, want)
 		}
 	}
 }
 
 func TestCheckLoopback(t *testing.T) {
-	for _, address := range []string{"127.0.0.1:7000", "127.9.9.9:1", "[::1]:7000", "localhost:7000", "LocalHost:1", "[::ffff:127.0.0.1]:7"} {
+	for _, address := range []string{"127.0.0.1:7000", "127.9.9.9:1", "[::1]:7000", "localhost:7000", "LocalHost:1",
+		"[::ffff:127.0.0.1]:7"} {
 		var bad *AddressError
-		if err := CheckLoopback(address, "theirs", "ours"); !errors.As(err, &bad) || bad.Reason != AddressLoopback || bad.Address != address {
+		if err := CheckLoopback(address, "theirs", "ours"); !errors.As(err, &bad) || bad.Reason != AddressLoopback ||
+			bad.Address != address {
 			t.Errorf("%s of another stack: %v", address, err)
 		}
 		for _, pair := range [][2]string{{"same", "same"}, {"", "ours"}, {"theirs", ""}, {"", ""}} {

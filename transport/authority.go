@@ -29,7 +29,8 @@ type AuthorityConfig struct {
 // Validate joins all complaints that can be known without reading the files.
 func (c AuthorityConfig) Validate() error {
 	var errs []error
-	for _, f := range []struct{ value, what string }{{c.CAFile, "the file of the authorities"}, {c.CertFile, "the file of this node's certificate"}, {c.KeyFile, "the file of its private key"}} {
+	for _, f := range []struct{ value, what string }{{c.CAFile, "the file of the authorities"},
+		{c.CertFile, "the file of this node's certificate"}, {c.KeyFile, "the file of its private key"}} {
 		if f.value == "" {
 			errs = append(errs, fmt.Errorf("transport: CA mode needs %s", f.what))
 		}
@@ -40,10 +41,12 @@ func (c AuthorityConfig) Validate() error {
 // ValidPeerName says whether a certificate can have the name: a host name, an IP address, or a URI with a host.
 func ValidPeerName(name string) error {
 	if name == "" {
-		return errors.New("transport: CA mode needs a peer name: without one every certificate of the authorities could take part")
+		return errors.New("transport: CA mode needs a peer name: without one every certificate of the authorities " +
+			"could take part")
 	}
 	if strings.Contains(name, "://") {
-		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.Contains(name, "*") {
+		if u, err := url.Parse(name); err != nil || u.Scheme == "" || u.Host == "" || u.RawQuery != "" ||
+			u.Fragment != "" || strings.Contains(name, "*") {
 			return fmt.Errorf("transport: peer name %q is not a URI like spiffe://cluster/worker", name)
 		}
 		return nil
@@ -54,9 +57,9 @@ func ValidPeerName(name string) error {
 	return nil
 }
 
-// Authority is CA mode: this node's certificate and the authorities whose certificates it takes. The files are looked at
-// before each handshake and read again when one has changed; if they cannot be used, the old ones stay and that is logged once.
-// Lanes that are open are not touched. It is safe for concurrent use.
+// Authority is CA mode: this node's certificate and the authorities whose certificates it takes. The files are looked
+// at before each handshake and read again when one has changed; if they cannot be used, the old ones stay and that is
+// logged once. Lanes that are open are not touched. It is safe for concurrent use.
 type Authority struct {
 	cfg     AuthorityConfig
 	log     *slog.Logger
@@ -129,10 +132,12 @@ func (a *Authority) load(seen [3]os.FileInfo) (*loaded, error) {
 		return nil, fmt.Errorf("transport: %s holds no certificate in PEM form", a.cfg.CAFile)
 	}
 	if l.cert, err = tls.LoadX509KeyPair(a.cfg.CertFile, a.cfg.KeyFile); err != nil {
-		return nil, fmt.Errorf("transport: the certificate in %s and the key in %s cannot be used: %w", a.cfg.CertFile, a.cfg.KeyFile, err)
+		return nil, fmt.Errorf("transport: the certificate in %s and the key in %s cannot be used: %w", a.cfg.CertFile,
+			a.cfg.KeyFile, err)
 	}
 	if end := l.cert.Leaf.NotAfter; time.Now().After(end) {
-		return nil, fmt.Errorf("transport: the certificate in %s has expired at %s: every peer would refuse it", a.cfg.CertFile, end.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("transport: the certificate in %s has expired at %s: every peer would refuse it",
+			a.cfg.CertFile, end.UTC().Format(time.RFC3339))
 	}
 	return l, nil
 }
@@ -167,7 +172,10 @@ func (a *Authority) current() *loaded {
 // show has c show the certificate of the moment of each handshake.
 func (a *Authority) show(c *tls.Config) {
 	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &a.current().cert, nil }
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &a.current().cert, nil }
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+		error) {
+		return &a.current().cert, nil
+	}
 }
 
 // shown describes the certificate that this node shows.
@@ -185,7 +193,8 @@ func (a *Authority) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) error
 		return errors.New("transport: the peer showed no certificate")
 	}
 	leaf := cs.PeerCertificates[0]
-	opts := x509.VerifyOptions{Roots: a.current().roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	opts := x509.VerifyOptions{Roots: a.current().roots, Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{usage}}
 	for _, c := range cs.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(c)
 	}

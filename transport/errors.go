@@ -16,7 +16,8 @@ type IdentityError struct {
 }
 
 func (e *IdentityError) Error() string {
-	return fmt.Sprintf("transport: %s answered as node %s, expected %s: the record is stale or the address belongs to another node", e.Address, e.Got, e.Want)
+	return fmt.Sprintf("transport: %s answered as node %s, expected %s: the record is stale or the address belongs "+
+		"to another node", e.Address, e.Got, e.Want)
 }
 
 // BindError says which of the endpoints of a listener could not be bound.
@@ -29,12 +30,14 @@ type BindError struct {
 }
 
 func (e *BindError) Error() string {
-	return fmt.Sprintf("transport: cannot bind %s endpoint %d of %d at %s: %v (choose another --bind-addr or free the port)", e.Plane, e.Index+1, e.Count, e.Address, e.Err)
+	return fmt.Sprintf("transport: cannot bind %s endpoint %d of %d at %s: %v (choose another --bind-addr or free "+
+		"the port)", e.Plane, e.Index+1, e.Count, e.Address, e.Err)
 }
 
 func (e *BindError) Unwrap() error { return e.Err }
 
-// Denied says whether one side has refused who the other is, or what it speaks. The node's other endpoints would answer the same.
+// Denied says whether one side has refused who the other is, or what it speaks. The node's other endpoints would answer
+// the same.
 func Denied(err error) bool {
 	if _, ok := errors.AsType[*IdentityError](err); ok {
 		return true
@@ -85,7 +88,8 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("transport: %s refused this node's certificate: it expects %s, this node showed %s: %v", e.Address, e.Want, e.Got, e.Err)
+	return fmt.Sprintf("transport: %s refused this node's certificate: it expects %s, this node showed %s: %v",
+		e.Address, e.Want, e.Got, e.Err)
 }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
@@ -99,7 +103,8 @@ type ProtocolError struct {
 }
 
 func (e *ProtocolError) Error() string {
-	s := fmt.Sprintf("transport: %s: expected %s, got %s: both ends must use the same plane (--response-plane)", e.Address, e.Want, e.Got)
+	s := fmt.Sprintf("transport: %s: expected %s, got %s: both ends must use the same plane (--response-plane)",
+		e.Address, e.Want, e.Got)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

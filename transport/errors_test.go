@@ -8,7 +8,8 @@ import (
 )
 
 func TestDeniedKnowsWhatOtherEndpointsWouldSayToo(t *testing.T) {
-	for _, err := range []error{&IdentityError{}, &CertificateError{Err: io.EOF}, &RefusedError{Err: io.EOF}, &ProtocolError{}} {
+	for _, err := range []error{&IdentityError{}, &CertificateError{Err: io.EOF}, &RefusedError{Err: io.EOF},
+		&ProtocolError{}} {
 		if !Denied(fmt.Errorf("dial: %w", err)) || !Denied(errors.Join(io.EOF, err)) {
 			t.Errorf("%T is not known", err)
 		}
@@ -22,8 +23,11 @@ func TestDeniedKnowsWhatOtherEndpointsWouldSayToo(t *testing.T) {
 
 func TestPeerNames(t *testing.T) {
 	for name, ok := range map[string]bool{
-		"worker": true, "worker.example.com": true, "10.0.0.1": true, "::1": true, "spiffe://cluster/worker": true, "spiffe://cluster/ns/a/sa/b": true,
-		"": false, "a b": false, "*.example.com": false, "a/b": false, "spiffe://": false, "spiffe:///worker": false, "spiffe://cluster/*": false, "spiffe://c/w?x=1": false,
+		"worker": true, "worker.example.com": true, "10.0.0.1": true, "::1": true, "spiffe://cluster/worker": true,
+		"spiffe://cluster/ns/a/sa/b": true,
+		"":                           false, "a b": false, "*.example.com": false, "a/b": false, "spiffe://": false,
+		"spiffe:///worker":   false,
+		"spiffe://cluster/*": false, "spiffe://c/w?x=1": false,
 	} {
 		if err := ValidPeerName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)

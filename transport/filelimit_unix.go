@@ -4,8 +4,8 @@ package transport
 
 import "syscall"
 
-// FileLimit is how many files this process may have open now (the soft RLIMIT_NOFILE). ok is false where that is not known
-// or without bound.
+// FileLimit is how many files this process may have open now (the soft RLIMIT_NOFILE). ok is false where that is not
+// known or without bound.
 func FileLimit() (limit uint64, ok bool) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

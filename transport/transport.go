@@ -19,9 +19,9 @@ type Transport interface {
 	Plane() string
 
 	// Dial opens one lane to one endpoint of a peer. It returns when the lane can carry bytes (handshakes done), or
-	// with ctx's error, an *IdentityError, *CertificateError, *RefusedError or *ProtocolError (the peer is not who it should be, or
-	// thinks so of this node), or an error that says what was dialled. With TLS 1.3 a dialler whom its peer refuses may
-	// learn it only from the lane's first Read, by the same *RefusedError.
+	// with ctx's error, an *IdentityError, *CertificateError, *RefusedError or *ProtocolError (the peer is not who it
+	// should be, or thinks so of this node), or an error that says what was dialled. With TLS 1.3 a dialler whom its
+	// peer refuses may learn it only from the lane's first Read, by the same *RefusedError.
 	Dial(ctx context.Context, req DialRequest) (Conn, error)
 
 	// Listen opens the server endpoints of this node: n sockets, each with its own port. A bind address with a fixed
@@ -42,9 +42,9 @@ type Transport interface {
 type DialRequest struct {
 	// Address is the host:port of one endpoint.
 	Address string
-	// Peer is the node that must answer. Planes that prove identity fail with an *IdentityError when another one
-	// does; plane tcp and certificates of an authority cannot tell, there the mux compares what HELLO claims. Zero accepts any
-	// peer.
+	// Peer is the node that must answer. Planes that prove identity fail with an *IdentityError when another one does;
+	// plane tcp and certificates of an authority cannot tell, there the mux compares what HELLO claims. Zero accepts
+	// any peer.
 	Peer NodeID
 	// Lane is the index of the lane on its link. Each (link, lane) gets a socket of its own.
 	Lane int
@@ -54,12 +54,14 @@ type DialRequest struct {
 type Listener interface {
 	// Accept returns the next lane. It fails with ErrClosed after Close. A failing peer or a full descriptor table
 	// never ends the listener: that is retried with backoff and logged inside. On plane quic a lane shows up only with
-	// the dialler's first byte, so the dialler must write first; one that does not is dropped after the handshake timeout.
+	// the dialler's first byte, so the dialler must write first; one that does not is dropped after the handshake
+	// timeout.
 	Accept(ctx context.Context) (Conn, error)
 	// Endpoints are the bound addresses, in order, one per socket. A wildcard host stands as it was bound.
 	Endpoints() []net.Addr
-	// Vouch says that the node at this address has, or has had, a link. What peers may have unfinished is bounded on planes with a
-	// handshake (tls, quic); the addresses that were vouched for, the last 4,096, have places of their own, which strangers cannot take.
+	// Vouch says that the node at this address has, or has had, a link. What peers may have unfinished is bounded on
+	// planes with a handshake (tls, quic); the addresses that were vouched for, the last 4,096, have places of their
+	// own, which strangers cannot take.
 	Vouch(addr net.Addr)
 	// Close unblocks Accept, closes the sockets and joins the listener's goroutines. Accepted lanes stay open where
 	// the plane allows it (tcp, tls, memory); on quic they share the socket and end with it. Idempotent.
@@ -68,8 +70,8 @@ type Listener interface {
 
 // Conn is one lane.
 //
-// One goroutine may Read while another one Writes, with Write or WriteBuffers; neither may be done by two goroutines at once. Close, CloseWrite
-// and Info may be called at any time by anyone.
+// One goroutine may Read while another one Writes, with Write or WriteBuffers; neither may be done by two goroutines at
+// once. Close, CloseWrite and Info may be called at any time by anyone.
 type Conn interface {
 	// Read fills p with what has arrived, at least one byte. It returns io.EOF after the peer's CloseWrite, ErrClosed
 	// after Close, else an error that unwraps to what the plane reported.
@@ -78,8 +80,9 @@ type Conn interface {
 	// Write sends all of p or fails; n says how much was taken. p may be reused when Write returns.
 	Write(p []byte) (n int, err error)
 
-	// WriteBuffers sends the segments one behind the other, all of them or it fails, as one Write of their bytes would. Nothing of
-	// bufs is changed, or used when WriteBuffers has returned. It counts as a Write: no other may run meanwhile.
+	// WriteBuffers sends the segments one behind the other, all of them or it fails, as one Write of their bytes would.
+	// Nothing of bufs is changed, or used when WriteBuffers has returned. It counts as a Write: no other may run
+	// meanwhile.
 	WriteBuffers(bufs [][]byte) error
 
 	// CloseWrite ends this side's bytes; the peer reads io.EOF after what was written. Reading goes on.
@@ -99,8 +102,8 @@ type TryWriter interface {
 	// would have had to wait. It must not run at the same time as Write.
 	TryWrite(p []byte) (n int, err error)
 
-	// TryWriteBuffers is the same for segments: n is how many of their bytes were taken, in order. Nothing of bufs is changed, or used
-	// when it has returned, so the caller finds by n where to go on.
+	// TryWriteBuffers is the same for segments: n is how many of their bytes were taken, in order. Nothing of bufs is
+	// changed, or used when it has returned, so the caller finds by n where to go on.
 	TryWriteBuffers(bufs [][]byte) (n int, err error)
 }
 
@@ -109,7 +112,8 @@ type ConnInfo struct {
 	Plane  string
 	Local  net.Addr
 	Remote net.Addr
-	// Peer is the identity that the plane has proven, zero where it proves none (tcp, memory, certificates of an authority).
+	// Peer is the identity that the plane has proven, zero where it proves none (tcp, memory, certificates of an
+	// authority).
 	Peer NodeID
 	// Proven says whether Peer was proven.
 	Proven bool
@@ -126,14 +130,15 @@ const (
 // SocketInfo describes one socket: what was asked of the kernel and what it granted. Sizes are bytes.
 type SocketInfo struct {
 	Plane string
-	Role  string // RoleLane or RoleEndpoint; accepted lanes of planes tcp and tls have sockets too: RoleLane with Lane -1
+	// RoleLane or RoleEndpoint; accepted lanes of planes tcp and tls have sockets too: RoleLane with Lane -1
+	Role  string
 	Lane  int    // index of the lane, -1 for endpoints
 	Port  int    // local port
 	// Granted is what getsockopt reads back (Linux doubles what was asked); 0 asked means that the kernel tunes.
 	RecvAsked, RecvGranted int
 	SendAsked, SendGranted int
-	// StreamWindow is the flow control window that this end gives a lane of the socket (quic only). Unless it was set it follows
-	// from RecvGranted.
+	// StreamWindow is the flow control window that this end gives a lane of the socket (quic only). Unless it was set
+	// it follows from RecvGranted.
 	StreamWindow int
 	// MaxMTU is the largest UDP payload that this end sends: fixed, or the end of path MTU discovery (quic only).
 	MaxMTU int
@@ -151,14 +156,14 @@ type SocketInfo struct {
 type Counters struct {
 	BytesIn, BytesOut uint64 // bytes of the lanes, without headers of lower layers
 	// QUIC packets received, sent, seen as lost by this side as the sender, and dropped inside the library because a
-	// connection's queue was full (invisible to the kernel's counters; on Linux: read from the socket and never received, so that damaged and
-	// doubled packets count once they are as many as a queue holds).
+	// connection's queue was full (invisible to the kernel's counters; on Linux: read from the socket and never
+	// received, so that damaged and doubled packets count once they are as many as a queue holds).
 	PacketsIn, PacketsOut, PacketsLost, LibraryDrops uint64
-	// Datagrams at the sockets, one by one also where offload joined them, and those that the kernel dropped there (quic on
-	// Linux; what a closed socket had counts on).
+	// Datagrams at the sockets, one by one also where offload joined them, and those that the kernel dropped there
+	// (quic on Linux; what a closed socket had counts on).
 	DatagramsIn, DatagramsOut, SocketDrops uint64
-	// Calls that moved bytes between this process and the kernel: system calls of the sockets (quic on Linux), or calls of the
-	// lanes' Read and Write (tcp, tls).
+	// Calls that moved bytes between this process and the kernel: system calls of the sockets (quic on Linux), or calls
+	// of the lanes' Read and Write (tcp, tls).
 	RecvCalls, SendCalls                     uint64
 	Dials, DialErrors, Accepts, AcceptErrors uint64
 }

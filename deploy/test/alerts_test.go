@@ -20,8 +20,8 @@ const (
 	steps = 60
 )
 
-// healthy is a frontend with 8 worker processes at its work: 160 requests a second, nothing wrong. A feed replaces series of the same name and
-// labels, and adds others.
+// healthy is a frontend with 8 worker processes at its work: 160 requests a second, nothing wrong. A feed replaces
+// series of the same name and labels, and adds others.
 var healthy = []string{
 	`up{job="laneway-frontend",instance="f"} 1x60`,
 	`up{job="laneway-worker",instance="w"} 1x60`,
@@ -57,8 +57,9 @@ const request = `laneway_frontend_requests_total{job="laneway-frontend",instance
 
 // conditions are, for each alert, what makes it fire.
 var conditions = map[string][]string{
-	"LanewayTargetDown":       {`up{job="laneway-worker",instance="w"} 1x50 0x9`},
-	"LanewayNoWorkers":        {`laneway_links{job="laneway-frontend",instance="f"} 8x50 0x9`, `laneway_lanes{job="laneway-frontend",instance="f",plane="quic",state="up"} 8x50 0x9`},
+	"LanewayTargetDown": {`up{job="laneway-worker",instance="w"} 1x50 0x9`},
+	"LanewayNoWorkers": {`laneway_links{job="laneway-frontend",instance="f"} 8x50 0x9`,
+		`laneway_lanes{job="laneway-frontend",instance="f",plane="quic",state="up"} 8x50 0x9`},
 	"LanewayErrors":           {request + `status="504",error_type="timeout"} 0+100x60`},
 	"LanewayOverload":         {request + `status="429",error_type="overload"} 0+30x60`},
 	"LanewayLostResponses":    {request + `status="502",error_type="lost"} _x50 1x9`}, // it appears with the first loss
@@ -158,7 +159,8 @@ func TestEveryAlertFires(t *testing.T) {
 			continue
 		}
 		alerts++
-		if !slices.Contains([]string{"info", "warning", "critical"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
+		if !slices.Contains([]string{"info", "warning", "critical"}, r.Labels["severity"]) ||
+			r.Annotations["summary"] == "" {
 			t.Errorf("%s: severity %q, summary %q", r.Alert, r.Labels["severity"], r.Annotations["summary"])
 		}
 		if !strings.Contains(string(manual), "`"+r.Alert+"`") {
@@ -187,7 +189,8 @@ func TestEveryAlertFires(t *testing.T) {
 	}
 }
 
-// TestPrometheusRule holds the rules of the Prometheus operator equal to those of a plain server; -update writes them anew.
+// TestPrometheusRule holds the rules of the Prometheus operator equal to those of a plain server; -update writes them
+// anew.
 func TestPrometheusRule(t *testing.T) {
 	b, err := os.ReadFile(lab.Deploy("prometheus", "rules.yml"))
 	if err != nil {
@@ -198,8 +201,10 @@ func TestPrometheusRule(t *testing.T) {
 		t.Fatal("rules.yml has no groups")
 	}
 	var want strings.Builder
-	want.WriteString("# The groups of deploy/prometheus/rules.yml for the Prometheus operator; the test in deploy/test holds the two equal and writes this file\n" +
-		"# anew with -update.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: laneway\nspec:\n  groups:\n")
+	want.WriteString("# The groups of deploy/prometheus/rules.yml for the Prometheus operator; the test in " +
+		"deploy/test holds the two equal and writes this file\n" +
+		"# anew with -update.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: " +
+		"laneway\nspec:\n  groups:\n")
 	for line := range strings.Lines(groups) {
 		if strings.TrimSpace(line) != "" {
 			line = "  " + line

@@ -17,7 +17,8 @@ import (
 
 func loadCompose(t *testing.T) *types.Project {
 	t.Helper()
-	o, err := cli.NewProjectOptions([]string{lab.Deploy("compose.yaml")}, cli.WithProfiles([]string{"load"}), cli.WithResolvedPaths(true))
+	o, err := cli.NewProjectOptions([]string{lab.Deploy("compose.yaml")}, cli.WithProfiles([]string{"load"}),
+		cli.WithResolvedPaths(true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestImageBuildIsReproducible builds what a Docker context has, in another folder and without a repository, and finds the same bytes.
+// TestImageBuildIsReproducible builds what a Docker context has, in another folder and without a repository, and finds
+// the same bytes.
 func TestImageBuildIsReproducible(t *testing.T) {
 	src := t.TempDir()
 	copyContext(t, src)
@@ -239,7 +240,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, b, info.Mode().Perm())
 }
 
-// TestFromAnEmptyRoot runs the programs as a container does: a root folder with one file in it, a user that owns nothing.
+// TestFromAnEmptyRoot runs the programs as a container does: a root folder with one file in it, a user that owns
+// nothing.
 func TestFromAnEmptyRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		lab.Missing(t, "changing the root folder needs root")
@@ -275,7 +277,8 @@ func TestFromAnEmptyRoot(t *testing.T) {
 		},
 	})
 	for prog, admin := range map[string]string{"frontend": c.frontend.Admin, "mockworker": c.workers[0].Admin} {
-		health := lab.Start(t, lab.Options{Name: "health check", Dir: "/", Attr: inside(roots[prog]), Env: []string{"LANEWAY_ADMIN_ADDR=" + admin}}, all[prog].health[0], all[prog].health[1:]...)
+		health := lab.Start(t, lab.Options{Name: "health check", Dir: "/", Attr: inside(roots[prog]),
+			Env: []string{"LANEWAY_ADMIN_ADDR=" + admin}}, all[prog].health[0], all[prog].health[1:]...)
 		if err := health.Wait(30 * time.Second); err != nil {
 			t.Errorf("health check of %s: %v\n%s", prog, err, health.Log())
 		}
@@ -291,7 +294,8 @@ func TestFromAnEmptyRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := lab.Start(t, lab.Options{Name: "loadgen", Dir: "/reports", Attr: inside(dir)}, all["loadgen"].entry[0],
-		"--url=http://"+c.frontend.HTTP, "--concurrency=8", "--request-count=64", "--isl=16", "--osl=16", "--audit=on", "--ui=none", "--metrics-url=http://"+c.frontend.Admin+"/metrics")
+		"--url=http://"+c.frontend.HTTP, "--concurrency=8", "--request-count=64", "--isl=16", "--osl=16", "--audit=on",
+		"--ui=none", "--metrics-url=http://"+c.frontend.Admin+"/metrics")
 	if err := load.Wait(2 * time.Minute); err != nil {
 		t.Fatalf("loadgen: %v\n%s", err, load.Log())
 	}
@@ -304,7 +308,9 @@ func TestFromAnEmptyRoot(t *testing.T) {
 		}
 	}
 	code := -1
-	health := lab.Start(t, lab.Options{Name: "health check", Dir: "/", Attr: inside(roots["frontend"]), Env: []string{"LANEWAY_ADMIN_ADDR=" + c.frontend.Admin}}, all["frontend"].health[0], all["frontend"].health[1:]...)
+	health := lab.Start(t, lab.Options{Name: "health check", Dir: "/", Attr: inside(roots["frontend"]),
+		Env: []string{"LANEWAY_ADMIN_ADDR=" + c.frontend.Admin}}, all["frontend"].health[0],
+		all["frontend"].health[1:]...)
 	if err, ok := health.Wait(30 * time.Second).(*exec.ExitError); ok {
 		code = err.ExitCode()
 	}

@@ -199,14 +199,18 @@ func resolve(port intstr.IntOrString, names map[string]string) string {
 func checkRestricted(t *testing.T, p pod) {
 	t.Helper()
 	s := p.spec.SecurityContext
-	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil ||
+		s.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: not restricted: runAsNonRoot and seccompProfile RuntimeDefault are asked for", p.name)
 	}
 	for _, c := range p.spec.Containers {
 		x := c.SecurityContext
-		if x == nil || x.AllowPrivilegeEscalation == nil || *x.AllowPrivilegeEscalation || x.ReadOnlyRootFilesystem == nil || !*x.ReadOnlyRootFilesystem ||
-			x.Capabilities == nil || len(x.Capabilities.Drop) != 1 || x.Capabilities.Drop[0] != "ALL" || len(x.Capabilities.Add) > 0 {
-			t.Errorf("%s/%s: not restricted: no escalation, a read-only root and no capabilities are asked for", p.name, c.Name)
+		if x == nil || x.AllowPrivilegeEscalation == nil || *x.AllowPrivilegeEscalation ||
+			x.ReadOnlyRootFilesystem == nil || !*x.ReadOnlyRootFilesystem ||
+			x.Capabilities == nil || len(x.Capabilities.Drop) != 1 || x.Capabilities.Drop[0] != "ALL" ||
+			len(x.Capabilities.Add) > 0 {
+			t.Errorf("%s/%s: not restricted: no escalation, a read-only root and no capabilities are asked for", p.name,
+				c.Name)
 		}
 		if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 			t.Errorf("%s/%s: a memory limit and a CPU request are missing", p.name, c.Name)
@@ -267,7 +271,8 @@ func checkServices(t *testing.T, r rendered) {
 func hasPort(p pod, port intstr.IntOrString) bool {
 	for _, c := range p.spec.Containers {
 		for _, have := range c.Ports {
-			if port.Type == intstr.String && have.Name == port.StrVal || port.Type == intstr.Int && have.ContainerPort == port.IntVal {
+			if port.Type == intstr.String && have.Name == port.StrVal || port.Type == intstr.Int &&
+				have.ContainerPort == port.IntVal {
 				return true
 			}
 		}
@@ -275,7 +280,8 @@ func hasPort(p pod, port intstr.IntOrString) bool {
 	return false
 }
 
-// checkPolicies: every pod that talks is under a policy; frontends may reach every lane port of the workers, and the workers let them.
+// checkPolicies: every pod that talks is under a policy; frontends may reach every lane port of the workers, and the
+// workers let them.
 func checkPolicies(t *testing.T, r rendered) {
 	t.Helper()
 	policies := pick[networking.NetworkPolicy](r)
@@ -291,7 +297,8 @@ func checkPolicies(t *testing.T, r rendered) {
 			}
 			each := func(peers []networking.NetworkPolicyPeer, ports []networking.NetworkPolicyPort) {
 				for _, x := range peers {
-					if x.PodSelector == nil || x.NamespaceSelector != nil || !matches(x.PodSelector.MatchLabels, peer.labels) {
+					if x.PodSelector == nil || x.NamespaceSelector != nil || !matches(x.PodSelector.MatchLabels,
+						peer.labels) {
 						continue
 					}
 					for _, port := range ports {
@@ -409,7 +416,8 @@ func checkMonitors(t *testing.T, r rendered) {
 			}
 		}
 	}
-	if len(pick[monitoring.PrometheusRule](r)) > 0 && (!jobs["laneway-frontend"] || !jobs["laneway-worker"] || len(jobs) != 2) {
+	if len(pick[monitoring.PrometheusRule](r)) > 0 && (!jobs["laneway-frontend"] || !jobs["laneway-worker"] ||
+		len(jobs) != 2) {
 		t.Errorf("the rules speak of the jobs laneway-frontend and laneway-worker, scraped are %v", jobs)
 	}
 }

@@ -95,8 +95,8 @@ func described() map[string]bool {
 	return out
 }
 
-// TestMetricsExist runs a small cluster under load, scrapes every process as Prometheus would, and asks what the dashboards and the rules ask:
-// a panel without data, and a name that no program exports, fail.
+// TestMetricsExist runs a small cluster under load, scrapes every process as Prometheus would, and asks what the
+// dashboards and the rules ask: a panel without data, and a name that no program exports, fail.
 func TestMetricsExist(t *testing.T) {
 	c := startCluster(t, clusterOptions{processes: 2, workersEach: 4})
 	store := promlab.NewStore()
@@ -110,7 +110,8 @@ func TestMetricsExist(t *testing.T) {
 	now := time.Now().UnixMilli()
 	var firing []promlab.Alert
 	scrape := func() {
-		for job, procs := range map[string][]*lab.Process{"laneway-frontend": {c.frontend}, "laneway-worker": c.workers} {
+		for job, procs := range map[string][]*lab.Process{"laneway-frontend": {c.frontend},
+			"laneway-worker": c.workers} {
 			for _, p := range procs {
 				text, err := lab.Get("http://" + p.Admin + "/metrics")
 				if err != nil {
@@ -185,7 +186,8 @@ func TestMetricsExist(t *testing.T) {
 				continue
 			}
 			text, _ := q["query"].(string)
-			metric, label, found := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "label_values("), ")"), ", ")
+			metric, label, found := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "label_values("), ")"),
+				", ")
 			if !ok || !found {
 				t.Errorf("%s: variable %s: query %v", file, v.Name, v.Query)
 				continue

@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/transporttest"
 )
 
-// leaving is what a program may take to leave besides its own flags: 5 s to leave the registry, 5 s for the acknowledgement of the last ends,
-// 2 s of admin answers.
+// leaving is what a program may take to leave besides its own flags: 5 s to leave the registry, 5 s for the
+// acknowledgement of the last ends, 2 s of admin answers.
 const leaving = 12 * time.Second
 
 // acceptable runs the program with --check-config: flags, values and variables that it does not take fail.
@@ -32,7 +32,8 @@ func acceptable(t *testing.T, where, prog string, args []string, env map[string]
 // secret is where the certificates of the component tls are mounted.
 const secret = "/etc/laneway/tls/"
 
-// withSecret gives a command line that reads the secret files that it can read here, since --check-config reads them too.
+// withSecret gives a command line that reads the secret files that it can read here, since --check-config reads them
+// too.
 func withSecret(t *testing.T, args []string) []string {
 	t.Helper()
 	args = slices.Clone(args)
@@ -48,8 +49,8 @@ func withSecret(t *testing.T, args []string) []string {
 	return args
 }
 
-// settings are the flags in force for a command line that was found acceptable: given as flag, else by variable, else the default that the
-// program's help states.
+// settings are the flags in force for a command line that was found acceptable: given as flag, else by variable, else
+// the default that the program's help states.
 func settings(t *testing.T, prog string, args []string, env map[string]string) map[string]string {
 	t.Helper()
 	code, help, _ := lab.Run(t, nil, bin(prog), "--help")
@@ -127,7 +128,8 @@ func TestListensIsTrue(t *testing.T) {
 	c := startCluster(t, clusterOptions{processes: 1, workersEach: 1})
 	w := c.workers[0]
 	first := c.firstPorts[0]
-	want := listens(t, "mockworker", settings(t, "mockworker", []string{"--admin-addr=" + w.Admin, "--bind-addr=127.0.0.1:" + strconv.Itoa(first), "--server-endpoints=2"}, nil))
+	want := listens(t, "mockworker", settings(t, "mockworker", []string{"--admin-addr=" + w.Admin,
+		"--bind-addr=127.0.0.1:" + strconv.Itoa(first), "--server-endpoints=2"}, nil))
 	for key := range want {
 		proto, port, _ := strings.Cut(key, "/")
 		if !occupied(t, proto, port) {

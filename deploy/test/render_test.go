@@ -71,7 +71,8 @@ func roots(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, must := range []string{"base", "node-tuning", "overlays/kind", "overlays/cluster-512", "overlays/two-frontends"} {
+	for _, must := range []string{"base", "node-tuning", "overlays/kind", "overlays/cluster-512",
+		"overlays/two-frontends"} {
 		if !slices.Contains(out, must) {
 			t.Errorf("%s is missing among %v", must, out)
 		}

@@ -70,7 +70,8 @@ func envFile(t *testing.T, name string) map[string]string {
 }
 
 func TestUnits(t *testing.T) {
-	for file, prog := range map[string]string{"laneway-frontend.service": "frontend", "laneway-mockworker@.service": "mockworker"} {
+	for file, prog := range map[string]string{"laneway-frontend.service": "frontend",
+		"laneway-mockworker@.service": "mockworker"} {
 		u := readUnit(t, file)
 		if u.one(t, "Service.Type") != "notify" || u.one(t, "Service.NotifyAccess") != "main" {
 			t.Errorf("%s: not Type=notify from the main process", file)
@@ -123,7 +124,8 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// TestNotify plays systemd for both programs: READY=1 when they serve, WATCHDOG=1 while they live, STOPPING=1 when they leave.
+// TestNotify plays systemd for both programs: READY=1 when they serve, WATCHDOG=1 while they live, STOPPING=1 when they
+// leave.
 func TestNotify(t *testing.T) {
 	sockets := make(map[string]*net.UnixConn)
 	c := startCluster(t, clusterOptions{processes: 1, workersEach: 2, options: func(name string) lab.Options {
@@ -134,7 +136,8 @@ func TestNotify(t *testing.T) {
 		}
 		t.Cleanup(func() { conn.Close() })
 		sockets[name] = conn
-		return lab.Options{Name: name, Env: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=" + strconv.Itoa(1_000_000)}}
+		return lab.Options{Name: name, Env: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=" +
+			strconv.Itoa(1_000_000)}}
 	}})
 	wait := func(name, want string) {
 		t.Helper()
@@ -165,7 +168,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestBuffersFitTheKernelSettings: what the programs ask for by default is what the host's settings allow, in both places that set them.
+// TestBuffersFitTheKernelSettings: what the programs ask for by default is what the host's settings allow, in both
+// places that set them.
 func TestBuffersFitTheKernelSettings(t *testing.T) {
 	b, err := os.ReadFile(lab.Deploy("sysctl.d", "90-laneway.conf"))
 	if err != nil {
@@ -188,7 +192,8 @@ func TestBuffersFitTheKernelSettings(t *testing.T) {
 		}
 	}
 	flags := settings(t, "frontend", nil, nil)
-	for flag, key := range map[string]string{"udp-recv-buffer": "net.core.rmem_max", "udp-send-buffer": "net.core.wmem_max"} {
+	for flag, key := range map[string]string{"udp-recv-buffer": "net.core.rmem_max",
+		"udp-send-buffer": "net.core.wmem_max"} {
 		mib, ok := strings.CutSuffix(flags[flag], "MiB")
 		if !ok {
 			t.Fatalf("--%s is %q", flag, flags[flag])

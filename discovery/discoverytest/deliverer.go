@@ -75,7 +75,8 @@ func accept(context.Context, discovery.Request) discovery.Reply {
 func testAnswers(t *testing.T, e DelivererEnv) {
 	back := map[string]discovery.Reply{
 		"1": {Answer: discovery.Accepted}, "2": {Answer: discovery.Busy, Reason: "8 running, 4 waiting"},
-		"3": {Answer: discovery.Draining, Reason: "on its way out"}, "4": {Answer: discovery.Unsupported, Reason: "terms version 9"},
+		"3": {Answer: discovery.Draining, Reason: "on its way out"}, "4": {Answer: discovery.Unsupported,
+			Reason: "terms version 9"},
 		"5": {Answer: discovery.BadRequest, Reason: "no JSON:\n\"ü\" & 100%"},
 		"6": {Answer: discovery.Stale, Reason: "another life"},
 	}
@@ -88,7 +89,8 @@ func testAnswers(t *testing.T, e DelivererEnv) {
 		}
 	}
 	// A handler that forgets to answer must not look as if it had accepted.
-	if got, err := client.Deliver(within(t), "w", discovery.Request{ID: "none"}); err != nil || got.Answer != discovery.BadRequest {
+	if got, err := client.Deliver(within(t), "w", discovery.Request{ID: "none"}); err != nil ||
+		got.Answer != discovery.BadRequest {
 		t.Errorf("zero Reply arrives as %+v, %v", got, err)
 	}
 }
@@ -102,7 +104,8 @@ func testWhole(t *testing.T, e DelivererEnv) {
 		{},
 		{ID: "plain-1", Terms: every[:], Payload: []byte(`{"model":"m"}`)},
 		{ID: "any text: \r\n é 100% +&=", Terms: []byte{0}, Payload: every[:], Header: map[string]string{
-			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Odd Key:\n": " spaces around ", "empty": ""}},
+			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Odd Key:\n": " spaces around ",
+			"empty": ""}},
 	}
 	got := make(chan discovery.Request, 1)
 	serve(t, e.open(t, "ns"), "w", func(_ context.Context, r discovery.Request) discovery.Reply {
@@ -115,7 +118,8 @@ func testWhole(t *testing.T, e DelivererEnv) {
 			t.Fatal(err)
 		}
 		r := <-got
-		if r.ID != want.ID || !bytes.Equal(r.Terms, want.Terms) || !bytes.Equal(r.Payload, want.Payload) || len(r.Header) != len(want.Header) {
+		if r.ID != want.ID || !bytes.Equal(r.Terms, want.Terms) || !bytes.Equal(r.Payload, want.Payload) ||
+			len(r.Header) != len(want.Header) {
 			t.Errorf("request %d arrived as %+v, want %+v", i, r, want)
 		}
 		for k, v := range want.Header {
@@ -129,13 +133,15 @@ func testWhole(t *testing.T, e DelivererEnv) {
 func testNoResponders(t *testing.T, e DelivererEnv) {
 	d := e.open(t, "ns")
 	begin := time.Now()
-	if _, err := d.Deliver(within(t), "nobody", discovery.Request{ID: "1"}); !errors.Is(err, discovery.ErrNoResponders) {
+	if _, err := d.Deliver(within(t), "nobody", discovery.Request{ID: "1"}); !errors.Is(err,
+		discovery.ErrNoResponders) {
 		t.Errorf("err = %v, want ErrNoResponders", err)
 	}
 	if took := time.Since(begin); took > Wait/2 {
 		t.Errorf("said after %s: it waited", took)
 	}
-	if _, err := d.Deliver(within(t), "a.b", discovery.Request{}); err == nil || errors.Is(err, discovery.ErrNoResponders) {
+	if _, err := d.Deliver(within(t), "a.b", discovery.Request{}); err == nil ||
+		errors.Is(err, discovery.ErrNoResponders) {
 		t.Errorf("an impossible worker id: %v", err)
 	}
 }
@@ -149,11 +155,13 @@ func testTooLarge(t *testing.T, e DelivererEnv) {
 		t.Errorf("err = %v, want a *SizeError with the limit %d", err, e.MaxPayload)
 	}
 	// The rest of the request counts as well.
-	_, err = d.Deliver(within(t), "w", discovery.Request{ID: "1", Terms: make([]byte, 200), Payload: make([]byte, e.MaxPayload-100)})
+	_, err = d.Deliver(within(t), "w", discovery.Request{ID: "1", Terms: make([]byte, 200),
+		Payload: make([]byte, e.MaxPayload-100)})
 	if !errors.As(err, &se) {
 		t.Errorf("err = %v, want a *SizeError", err)
 	}
-	if r, err := d.Deliver(within(t), "w", discovery.Request{ID: "1", Terms: make([]byte, 100), Payload: make([]byte, e.MaxPayload-1024)}); err != nil || r.Answer != discovery.Accepted {
+	if r, err := d.Deliver(within(t), "w", discovery.Request{ID: "1", Terms: make([]byte, 100),
+		Payload: make([]byte, e.MaxPayload-1024)}); err != nil || r.Answer != discovery.Accepted {
 		t.Errorf("one that fits: %+v, %v", r, err)
 	}
 }
@@ -306,7 +314,8 @@ func testSlowHandler(t *testing.T, e DelivererEnv) {
 	}()
 	<-entered
 	for range 20 {
-		if r, err := client.Deliver(within(t), "quick", discovery.Request{}); err != nil || r.Answer != discovery.Accepted {
+		if r, err := client.Deliver(within(t), "quick", discovery.Request{}); err != nil ||
+			r.Answer != discovery.Accepted {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -334,7 +343,8 @@ func testServeBadInput(t *testing.T, e DelivererEnv) {
 
 func testDelivererNamespaces(t *testing.T, e DelivererEnv) {
 	serve(t, e.open(t, "one"), "w", accept)
-	if _, err := e.open(t, "two").Deliver(within(t), "w", discovery.Request{}); !errors.Is(err, discovery.ErrNoResponders) {
+	if _, err := e.open(t, "two").Deliver(within(t), "w", discovery.Request{}); !errors.Is(err,
+		discovery.ErrNoResponders) {
 		t.Errorf("err = %v, want ErrNoResponders", err)
 	}
 }
@@ -358,7 +368,8 @@ func testConcurrentRequests(t *testing.T, e DelivererEnv) {
 	for c := range clients {
 		wg.Go(func() {
 			for i := range each {
-				r, err := client.Deliver(within(t), fmt.Sprint("w", (c+i)%workers), discovery.Request{ID: fmt.Sprintf("%d/%d", c, i), Payload: make([]byte, 2000)})
+				r, err := client.Deliver(within(t), fmt.Sprint("w", (c+i)%workers),
+					discovery.Request{ID: fmt.Sprintf("%d/%d", c, i), Payload: make([]byte, 2000)})
 				if err != nil || r.Answer != discovery.Accepted {
 					t.Errorf("request %d/%d: %+v, %v", c, i, r, err)
 				}
@@ -395,7 +406,8 @@ func testManyServed(t *testing.T, e DelivererEnv) {
 	client := e.open(t, "ns")
 	for p := range processes {
 		for _, w := range Workers(fmt.Sprintf("p%d", p), each, p) {
-			if r, err := client.Deliver(within(t), w.ID, discovery.Request{ID: w.ID}); err != nil || r.Answer != discovery.Accepted {
+			if r, err := client.Deliver(within(t), w.ID, discovery.Request{ID: w.ID}); err != nil ||
+				r.Answer != discovery.Accepted {
 				t.Errorf("worker %s: %+v, %v", w.ID, r, err)
 			}
 		}

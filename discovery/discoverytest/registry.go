@@ -122,7 +122,8 @@ func testListThenWatch(t *testing.T, e RegistryEnv) {
 	v := Watch(t, e.open(t, "ns"))
 	v.ExpectSet("put a", "put b")
 	v.Expect("synced")
-	if w := v.Workers["b"]; w.Node.ID != Node(2).ID || w.Node.Planes[0].Endpoints[0] != Node(2).Planes[0].Endpoints[0] || w.Models[0] != "mock" {
+	if w := v.Workers["b"]; w.Node.ID != Node(2).ID ||
+		w.Node.Planes[0].Endpoints[0] != Node(2).Planes[0].Endpoints[0] || w.Models[0] != "mock" {
 		t.Errorf("worker b came out as %+v", w)
 	}
 	e.place(t, "ns", Worker("c", 3))
@@ -370,7 +371,8 @@ func testRegisterBadInput(t *testing.T, e RegistryEnv) {
 	bad := Worker("a", 1)
 	bad.Models = nil
 	for name, workers := range map[string][]discovery.Worker{
-		"no workers": nil, "the same id twice": {Worker("a", 1), Worker("a", 1)}, "one without models": {Worker("b", 1), bad},
+		"no workers": nil, "the same id twice": {Worker("a", 1), Worker("a", 1)}, "one without models": {Worker("b", 1),
+			bad},
 	} {
 		if held, err := reg.Register(within(t), workers); err == nil || held != nil {
 			t.Errorf("%s: Register = %v, %v; want an error", name, held, err)
@@ -458,6 +460,7 @@ func testManyWorkers(t *testing.T, e RegistryEnv) {
 			t.Fatalf("event %s %s %v", ev.Kind, ev.Worker.ID, ev.Err)
 		}
 	}
-	t.Logf("%d workers of %d processes registered in %s, seen in %s", processes*each, processes, registered, time.Since(begin))
+	t.Logf("%d workers of %d processes registered in %s, seen in %s", processes*each, processes, registered,
+		time.Since(begin))
 	v.Quiet(e.Settle)
 }

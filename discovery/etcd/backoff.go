@@ -8,8 +8,8 @@ import (
 
 const delayMin, delayMax = 50 * time.Millisecond, 2 * time.Second
 
-// backoffDelay grows from delayMin to delayMax. Each wait is half fixed and half random, so that many processes that lost the
-// same etcd do not come back at the same moment.
+// backoffDelay grows from delayMin to delayMax. Each wait is half fixed and half random, so that many processes that
+// lost the same etcd do not come back at the same moment.
 type backoffDelay struct{ next time.Duration }
 
 func (b *backoffDelay) reset() { b.next = 0 }

@@ -31,8 +31,8 @@ type Config struct {
 	Username, Password string
 	// TLS is the client's configuration; the registry does not change it. Default: plain connections.
 	TLS *tls.Config
-	// LeaseTTL is how long the records of a process that died stay, in whole seconds, 1 s to 1 h. Default: 10 s. An etcd
-	// may grant more than it is asked for.
+	// LeaseTTL is how long the records of a process that died stay, in whole seconds, 1 s to 1 h. Default: 10 s. An
+	// etcd may grant more than it is asked for.
 	LeaseTTL time.Duration
 	// DialTimeout bounds New, and each single request to etcd. 100 ms to 1 min. Default: 5 s.
 	DialTimeout time.Duration
@@ -40,7 +40,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// CheckEndpoint says whether s can be a member's client address. The client itself takes anything, and then never reaches it.
+// CheckEndpoint says whether s can be a member's client address. The client itself takes anything, and then never
+// reaches it.
 func CheckEndpoint(s string) error {
 	addr := s
 	if strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "unixs:") {
@@ -53,7 +54,8 @@ func CheckEndpoint(s string) error {
 		addr = strings.TrimSuffix(rest, "/")
 	}
 	if strings.Contains(addr, "@") { // the client would look up a host of that name
-		return errors.New("holds a user: leave it out, and give the user name and the password by themselves (--etcd-username, --etcd-password-file)")
+		return errors.New("holds a user: leave it out, and give the user name and the password by themselves " +
+			"(--etcd-username, --etcd-password-file)")
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || port == "" || strings.ContainsAny(addr, "/?#") {

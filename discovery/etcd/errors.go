@@ -32,19 +32,23 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("etcd: worker id %q is taken: node %s (name %q) is alive and holds it; give this worker another id or end that process", e.WorkerID, e.NodeID, e.NodeName)
+	return fmt.Sprintf("etcd: worker id %q is taken: node %s (name %q) is alive and holds it; give this worker "+
+		"another id or end that process", e.WorkerID, e.NodeID, e.NodeName)
 }
 
 // errLeaseLost says that etcd does not know the lease (any more).
 var errLeaseLost = errors.New("etcd: the lease has run out")
 
 func leaseGone(err error) bool {
-	return errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrGRPCLeaseNotFound) || errors.Is(err, errLeaseLost)
+	return errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrGRPCLeaseNotFound) ||
+		errors.Is(err, errLeaseLost)
 }
 
-// passing says whether trying again may help: no connection, no leader, no answer in time, an authentication token that has run out.
+// passing says whether trying again may help: no connection, no leader, no answer in time, an authentication token that
+// has run out.
 func passing(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || leaseGone(err) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rpctypes.ErrInvalidAuthToken) ||
+		errors.Is(err, rpctypes.ErrAuthOldRevision) || leaseGone(err) {
 		return true
 	}
 	var coded rpctypes.EtcdError

@@ -102,7 +102,8 @@ func TestUnreachable(t *testing.T) {
 		begin := time.Now()
 		_, err := New(t.Context(), cfg)
 		var un *UnreachableError
-		if !errors.As(err, &un) || !strings.Contains(err.Error(), cfg.Endpoints[0]) || !strings.Contains(err.Error(), "--etcd-endpoints") {
+		if !errors.As(err, &un) || !strings.Contains(err.Error(), cfg.Endpoints[0]) || !strings.Contains(err.Error(),
+			"--etcd-endpoints") {
 			t.Errorf("err = %v (%T), want an *UnreachableError that names %s and the flag", err, err, cfg.Endpoints[0])
 		}
 		t.Logf("after %s: %v", time.Since(begin).Round(time.Millisecond), err)
@@ -125,10 +126,13 @@ func TestConfigReportsAll(t *testing.T) {
 		t.Error(err)
 	}
 	for endpoint, want := range map[string]string{
-		"http://root:secret@h:2379": "http://xxxxx@h:2379 holds a user", "root:secret@h:2379": "xxxxx@h:2379 holds a user", "http://secret@h:2379": "--etcd-password-file",
-		"http://h:2379/?k=secret": "http://h:2379/?k=xxxxx is not an address of etcd", "ftp:secret@x://h:1": "has the scheme",
+		"http://root:secret@h:2379": "http://xxxxx@h:2379 holds a user",
+		"root:secret@h:2379":        "xxxxx@h:2379 holds a user", "http://secret@h:2379": "--etcd-password-file",
+		"http://h:2379/?k=secret": "http://h:2379/?k=xxxxx is not an address of etcd",
+		"ftp:secret@x://h:1":      "has the scheme",
 	} {
-		if err := (Config{Endpoints: []string{"x:1", endpoint, ""}}).Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if err := (Config{Endpoints: []string{"x:1", endpoint, ""}}).Validate(); err == nil ||
+			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s and no password", endpoint, err, want)
 		}
 	}
@@ -147,7 +151,8 @@ func TestConflictNamesTheHolder(t *testing.T) {
 	}
 	_, err = two.Register(within(t), []discovery.Worker{discoverytest.Worker("b", 2), discoverytest.Worker("a", 2)})
 	var conflict *ConflictError
-	if !errors.As(err, &conflict) || conflict.WorkerID != "a" || conflict.NodeID != discoverytest.Node(1).ID || conflict.NodeName != "process-1" {
+	if !errors.As(err, &conflict) || conflict.WorkerID != "a" || conflict.NodeID != discoverytest.Node(1).ID ||
+		conflict.NodeName != "process-1" {
 		t.Fatalf("err = %v, want a conflict over a with process-1", err)
 	}
 	v := discoverytest.Watch(t, one)

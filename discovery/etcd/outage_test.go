@@ -203,7 +203,8 @@ func TestResyncTellsOnlyDifferences(t *testing.T) {
 	v.Quiet(100 * time.Millisecond)
 }
 
-// TestEtcdThatLostItsData: the workers put themselves back and the watch does not wait for revisions that will never come.
+// TestEtcdThatLostItsData: the workers put themselves back and the watch does not wait for revisions that will never
+// come.
 func TestEtcdThatLostItsData(t *testing.T) {
 	o := newOutage(t)
 	cli := raw(t, o.srv)

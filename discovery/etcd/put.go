@@ -20,8 +20,8 @@ const (
 // errUnsettled says that the records kept changing while they were to be put.
 var errUnsettled = errors.New("etcd: the records kept changing while they were written")
 
-// put makes all records hang on the present lease. Records that another live node holds are left alone; the error is then a *ConflictError
-// for the first of them, and the others are in place. claim: see judge.
+// put makes all records hang on the present lease. Records that another live node holds are left alone; the error is
+// then a *ConflictError for the first of them, and the others are in place. claim: see judge.
 func (g *registration) put(ctx context.Context, claim bool) error {
 	var conflict error
 	for rest := g.records; len(rest) > 0; {
@@ -42,7 +42,8 @@ func (g *registration) put(ctx context.Context, claim bool) error {
 	return conflict
 }
 
-// putBatch writes a batch in one transaction when it is all new, which is nearly always so; else it looks first at what is there.
+// putBatch writes a batch in one transaction when it is all new, which is nearly always so; else it looks first at what
+// is there.
 func (g *registration) putBatch(ctx context.Context, batch []record, claim bool) error {
 	lease := g.leaseID()
 	revs := make(map[string]int64) // the revision of what is to be replaced; 0 where there is nothing
@@ -103,8 +104,8 @@ const (
 	refused                // another live node has it
 )
 
-// judge is the rule of the package comment. claim says that this is the first time: then an earlier life gives way. Later, a record that
-// another registration has put over ours is left to it.
+// judge is the rule of the package comment. claim says that this is the first time: then an earlier life gives way.
+// Later, a record that another registration has put over ours is left to it.
 func judge(rec record, kv *mvccpb.KeyValue, lease clientv3.LeaseID, claim bool) (verdict, error) {
 	if kv == nil || kv.Lease == 0 {
 		return write, nil

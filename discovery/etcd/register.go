@@ -36,7 +36,8 @@ type record struct {
 	nodeID, name   string
 }
 
-// Register implements discovery.Registry; the package comment says who holds an id. While etcd is away it tries again until ctx ends.
+// Register implements discovery.Registry; the package comment says who holds an id. While etcd is away it tries again
+// until ctx ends.
 func (r *Registry) Register(ctx context.Context, workers []discovery.Worker) (discovery.Registration, error) {
 	records, err := r.encode(workers)
 	if err != nil {
@@ -93,7 +94,8 @@ func (r *Registry) encode(workers []discovery.Worker) ([]record, error) {
 			return nil, fmt.Errorf("etcd: register: worker id %q is given twice", w.ID)
 		}
 		seen[w.ID] = true
-		records = append(records, record{id: w.ID, key: r.key(w.ID), value: string(data), nodeID: w.Node.ID, name: w.Node.Name})
+		records = append(records, record{id: w.ID, key: r.key(w.ID), value: string(data), nodeID: w.Node.ID,
+			name: w.Node.Name})
 	}
 	return records, nil
 }
@@ -115,7 +117,8 @@ func (g *registration) first(ctx context.Context) error {
 				ttl := g.holderTTL(ctx, conflict.WorkerID)
 				patience = time.Now().Add(ttl + time.Second)
 				g.r.cfg.Logger.Warn("etcd: a worker id is held by another node, waiting for its lease to run out",
-					"worker", conflict.WorkerID, "holder", conflict.NodeID, "holder_name", conflict.NodeName, "wait", ttl)
+					"worker", conflict.WorkerID, "holder", conflict.NodeID, "holder_name", conflict.NodeName, "wait",
+					ttl)
 			}
 			if time.Now().After(patience) {
 				return err
@@ -190,9 +193,11 @@ func (g *registration) setErr(err error) {
 	g.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		g.r.cfg.Logger.Warn("etcd: the registration is in danger", "workers", len(g.records), "first", g.records[0].id, "err", err)
+		g.r.cfg.Logger.Warn("etcd: the registration is in danger", "workers", len(g.records), "first", g.records[0].id,
+			"err", err)
 	case err == nil && was != nil:
-		g.r.cfg.Logger.Info("etcd: the registration is in place again", "workers", len(g.records), "first", g.records[0].id)
+		g.r.cfg.Logger.Info("etcd: the registration is in place again", "workers", len(g.records), "first",
+			g.records[0].id)
 	}
 }
 
@@ -214,7 +219,8 @@ func (g *registration) Withdraw(ctx context.Context) error {
 		cctx, cancel := g.r.call(ctx)
 		defer cancel()
 		if _, err := g.r.cli.Revoke(cctx, lease); err != nil && !leaseGone(err) {
-			return fmt.Errorf("etcd: the workers could not be withdrawn, their records go within %s: %w", g.r.cfg.LeaseTTL, err)
+			return fmt.Errorf("etcd: the workers could not be withdrawn, their records go within %s: %w",
+				g.r.cfg.LeaseTTL, err)
 		}
 	}
 	g.gone = true
@@ -225,8 +231,8 @@ func (g *registration) Withdraw(ctx context.Context) error {
 	return nil
 }
 
-// keep holds the lease and the records until the registration is withdrawn: a keep-alive three times in a lease's life, each
-// with its own deadline, and a look at the records once in it.
+// keep holds the lease and the records until the registration is withdrawn: a keep-alive three times in a lease's life,
+// each with its own deadline, and a look at the records once in it.
 func (g *registration) keep() {
 	ttl := g.r.cfg.LeaseTTL
 	every := ttl / 3

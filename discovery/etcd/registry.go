@@ -1,16 +1,16 @@
 // Package etcd is a discovery.Registry on etcd.
 //
-// A worker's record stands at /laneway/v1/<namespace>/workers/<worker id>, as JSON. Each Register makes one lease, and all
-// records of the call hang on it: when the process dies, they go after the lease's TTL. A lease that is lost while the
-// process lives is granted again and its records are put back.
+// A worker's record stands at /laneway/v1/<namespace>/workers/<worker id>, as JSON. Each Register makes one lease, and
+// all records of the call hang on it: when the process dies, they go after the lease's TTL. A lease that is lost while
+// the process lives is granted again and its records are put back.
 //
 // # Who holds a worker id
 //
-// The first one. A record is replaced by another node's only when nobody keeps it alive (it has no lease), when it does not
-// parse, or when its node has the same non-empty name: that is an earlier life of the same process. Otherwise Register
-// waits for the holder's lease to run out, as it does when the holder died, and returns a *ConflictError when the holder
-// is still there after that. A registration whose record was replaced by a later life says so with a *ConflictError
-// from Err and does not fight for it; it puts the record back once the other one has gone.
+// The first one. A record is replaced by another node's only when nobody keeps it alive (it has no lease), when it does
+// not parse, or when its node has the same non-empty name: that is an earlier life of the same process. Otherwise
+// Register waits for the holder's lease to run out, as it does when the holder died, and returns a *ConflictError when
+// the holder is still there after that. A registration whose record was replaced by a later life says so with a
+// *ConflictError from Err and does not fight for it; it puts the record back once the other one has gone.
 package etcd
 
 import (
@@ -90,7 +90,8 @@ func (r *Registry) connect(ctx context.Context) error {
 		TLS: r.cfg.TLS, Username: r.cfg.Username, Password: r.cfg.Password,
 		Context: r.conn, Logger: zapTo(r.cfg.Logger),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax},
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: reconnectMax},
 			MinConnectTimeout: r.cfg.DialTimeout,
 		})},
 	})
@@ -111,7 +112,8 @@ func (r *Registry) connect(ctx context.Context) error {
 	if ctx.Err() == nil && !passing(err) {
 		return fmt.Errorf("etcd: %s (--etcd-endpoints): %w", shown(r.cfg.Endpoints), err)
 	}
-	return &UnreachableError{Endpoints: r.cfg.Endpoints, After: time.Since(begin).Round(100 * time.Millisecond), Err: r.why(err)}
+	return &UnreachableError{Endpoints: r.cfg.Endpoints, After: time.Since(begin).Round(100 * time.Millisecond),
+		Err: r.why(err)}
 }
 
 // why finds a better reason than "no answer in time": the client hides why it cannot connect.

@@ -24,7 +24,8 @@ func TestTLS(t *testing.T) {
 	bare := strings.TrimPrefix(srv.Endpoints()[0], "https://")
 	v := discoverytest.Watch(t, open(t, Config{Endpoints: []string{bare}, TLS: client}))
 	v.Expect("put w-0", "synced")
-	if _, err := New(t.Context(), Config{Endpoints: []string{bare}, TLS: &tls.Config{}, DialTimeout: 500 * time.Millisecond}); err == nil {
+	if _, err := New(t.Context(), Config{Endpoints: []string{bare}, TLS: &tls.Config{},
+		DialTimeout: 500 * time.Millisecond}); err == nil {
 		t.Error("a server whose certificate nobody vouches for is trusted")
 	}
 }
@@ -49,7 +50,8 @@ func TestUserAndPassword(t *testing.T) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	cfg := Config{Endpoints: srv.Endpoints(), Namespace: "prod", Username: "laneway", Password: "right", DialTimeout: 2 * time.Second}
+	cfg := Config{Endpoints: srv.Endpoints(), Namespace: "prod", Username: "laneway", Password: "right",
+		DialTimeout: 2 * time.Second}
 	reg := open(t, cfg)
 	if _, err := reg.Register(within(t), discoverytest.Workers("w", 1, 1)); err != nil {
 		t.Fatal(err)
@@ -65,7 +67,8 @@ func TestUserAndPassword(t *testing.T) {
 		cfg  Config
 		want error
 	}{
-		"a wrong password": {wrong, rpctypes.ErrAuthFailed}, "no user": {none, rpctypes.ErrUserEmpty}, "a namespace that is not the user's": {elsewhere, rpctypes.ErrPermissionDenied},
+		"a wrong password": {wrong, rpctypes.ErrAuthFailed}, "no user": {none, rpctypes.ErrUserEmpty},
+		"a namespace that is not the user's": {elsewhere, rpctypes.ErrPermissionDenied},
 	} {
 		_, err := New(t.Context(), c.cfg)
 		var un *UnreachableError

@@ -18,8 +18,8 @@ const checkEvery = 5 * time.Second
 // errRolledBack says that etcd's history is not the one that the watch has followed.
 var errRolledBack = errors.New("etcd: its revision went back: its data was lost or replaced")
 
-// Watch implements discovery.Registry. It returns at once; while etcd is away the watch waits for it. A consumer that is slow gets
-// the latest record of each worker rather than every one in between.
+// Watch implements discovery.Registry. It returns at once; while etcd is away the watch waits for it. A consumer that
+// is slow gets the latest record of each worker rather than every one in between.
 func (r *Registry) Watch(ctx context.Context) (<-chan discovery.Event, error) {
 	r.mu.Lock()
 	if r.closed {
@@ -101,8 +101,9 @@ func (w *watch) id(key []byte) (string, bool) {
 	return id, discovery.ValidName(id)
 }
 
-// follow tells changes until the watch breaks. The client itself resumes after a disconnect; what it cannot resume (compaction, a
-// member without a leader) comes back as an error, and so does an etcd that lost its data, for which the client would wait forever.
+// follow tells changes until the watch breaks. The client itself resumes after a disconnect; what it cannot resume
+// (compaction, a member without a leader) comes back as an error, and so does an etcd that lost its data, for which the
+// client would wait forever.
 func (w *watch) follow(ctx context.Context) error {
 	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

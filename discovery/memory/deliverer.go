@@ -56,7 +56,8 @@ type call struct {
 // Deliver implements discovery.Deliverer. The request is copied, as a network would.
 func (d *Deliverer) Deliver(ctx context.Context, workerID string, req discovery.Request) (discovery.Reply, error) {
 	if !discovery.ValidName(workerID) {
-		return discovery.Reply{}, fmt.Errorf("memory: worker id %q is not 1 to 128 letters, digits, '-' or '_'", workerID)
+		return discovery.Reply{}, fmt.Errorf("memory: worker id %q is not 1 to 128 letters, digits, '-' or '_'",
+			workerID)
 	}
 	if d.life.Err() != nil {
 		return discovery.Reply{}, discovery.ErrClosed
@@ -120,7 +121,8 @@ func (p *place) offer(c call) (discovery.Reply, error) {
 	case p.queue <- c:
 		return discovery.Reply{}, nil
 	default:
-		return discovery.Reply{Answer: discovery.Busy, Reason: fmt.Sprintf("%d requests wait for this worker's handler already", cap(p.queue))}, nil
+		return discovery.Reply{Answer: discovery.Busy,
+			Reason: fmt.Sprintf("%d requests wait for this worker's handler already", cap(p.queue))}, nil
 	}
 }
 
@@ -160,7 +162,8 @@ func (p *place) work() {
 		}
 		r := p.handler(p.d.life, c.req)
 		if r.Answer < discovery.Accepted || r.Answer > discovery.Stale {
-			r = discovery.Reply{Answer: discovery.BadRequest, Reason: fmt.Sprintf("the worker's handler returned %s", r.Answer)}
+			r = discovery.Reply{Answer: discovery.BadRequest, Reason: fmt.Sprintf("the worker's handler returned %s",
+				r.Answer)}
 		}
 		c.reply <- r
 	}
@@ -200,8 +203,8 @@ func (p *place) Drain(ctx context.Context) error {
 	}
 }
 
-// Close implements discovery.Deliverer: handlers that run see their context end, requests in the queues are not handled. It
-// never fails.
+// Close implements discovery.Deliverer: handlers that run see their context end, requests in the queues are not
+// handled. It never fails.
 func (d *Deliverer) Close() error {
 	d.mu.Lock()
 	d.closed = true

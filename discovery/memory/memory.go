@@ -67,7 +67,8 @@ func New(cfg Config) (*Hub, error) {
 	if cfg.Queue == 0 {
 		cfg.Queue = DefaultQueue
 	}
-	return &Hub{cfg: cfg, records: make(map[string]map[string]entry), watchers: make(map[string]map[*watcher]bool), places: make(map[string]map[string][]*place)}, nil
+	return &Hub{cfg: cfg, records: make(map[string]map[string]entry), watchers: make(map[string]map[*watcher]bool),
+		places: make(map[string]map[string][]*place)}, nil
 }
 
 func key(namespace, id string) string { return "memory:" + namespace + "/" + id }
@@ -86,8 +87,8 @@ func (h *Hub) DeleteRaw(namespace, workerID string) {
 	h.delete(namespace, workerID)
 }
 
-// put and delete tell the watchers too: a feed takes what it is told without waiting for its consumer, so that may be done
-// with h.mu held, and every watcher sees the same order. h.mu is held.
+// put and delete tell the watchers too: a feed takes what it is told without waiting for its consumer, so that may be
+// done with h.mu held, and every watcher sees the same order. h.mu is held.
 func (h *Hub) put(namespace, id string, e entry) {
 	if h.records[namespace] == nil {
 		h.records[namespace] = make(map[string]entry)

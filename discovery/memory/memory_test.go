@@ -42,13 +42,14 @@ func TestDeliverer(t *testing.T) {
 	cfg := Config{MaxPayload: 64 << 10, Queue: 16}
 	discoverytest.RunDeliverer(t, func(t *testing.T) discoverytest.DelivererEnv {
 		h := newHub(t, cfg)
-		return discoverytest.DelivererEnv{MaxPayload: cfg.MaxPayload, Queue: cfg.Queue, Open: func(t *testing.T, ns string) discovery.Deliverer {
-			d, err := h.Deliverer(ns)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
-		}}
+		return discoverytest.DelivererEnv{MaxPayload: cfg.MaxPayload, Queue: cfg.Queue,
+			Open: func(t *testing.T, ns string) discovery.Deliverer {
+				d, err := h.Deliverer(ns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}}
 	})
 }
 

@@ -136,6 +136,6 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// Crash ends the registry as a killed process would; a hub's leases run out at once, so this is Close under another name, for
-// suites that need one.
+// Crash ends the registry as a killed process would; a hub's leases run out at once, so this is Close under another
+// name, for suites that need one.
 func (r *Registry) Crash() { _ = r.Close() }

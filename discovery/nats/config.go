@@ -29,7 +29,8 @@ type Config struct {
 	URL string
 	// Namespace keeps clusters apart that share a NATS: 1 to 128 letters, digits, '-' or '_'. Default: "default".
 	Namespace string
-	// Name is this process for people: the connection's name at the server and in the service's metadata. Default: none.
+	// Name is this process for people: the connection's name at the server and in the service's metadata. Default:
+	// none.
 	Name string
 	// User and Password go together. Default: what the URL says.
 	User, Password string
@@ -89,7 +90,8 @@ func checkURL(list string) error {
 			s = "nats://" + s // as the client does it
 		}
 		if u, err := url.Parse(s); err != nil || u.Host == "" {
-			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222, and what is special in a password as %40")
+			return errors.New("is not a NATS URL: write it like nats://127.0.0.1:4222, and what is special in a " +
+				"password as %40")
 		}
 	}
 	return nil

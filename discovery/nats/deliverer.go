@@ -29,8 +29,8 @@ type Deliverer struct {
 	life context.Context // handlers' context; ends with Close
 	end  context.CancelFunc
 
-	// up ends when the connection breaks, and then is another one: a request that is under way has lost its reply, and nats.go
-	// would let it wait.
+	// up ends when the connection breaks, and then is another one: a request that is under way has lost its reply, and
+	// nats.go would let it wait.
 	up atomic.Pointer[uptime]
 
 	mu       sync.Mutex
@@ -41,8 +41,8 @@ type Deliverer struct {
 	done     chan struct{}  // closed when Close is through
 }
 
-// New connects to the first server of the URL that answers. When none does, the error names the URL, the flag and the reason, and
-// is discovery.ErrUnavailable: trying again later may help. ctx bounds New only.
+// New connects to the first server of the URL that answers. When none does, the error names the URL, the flag and the
+// reason, and is discovery.ErrUnavailable: trying again later may help. ctx bounds New only.
 func New(ctx context.Context, cfg Config) (*Deliverer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -71,7 +71,8 @@ func New(ctx context.Context, cfg Config) (*Deliverer, error) {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return nil, fmt.Errorf("nats: cannot connect to %s (--nats-url): %w: %w", redact.Address(cfg.URL), discovery.ErrUnavailable, redact.Error(err, redact.New(cfg.URL)))
+		return nil, fmt.Errorf("nats: cannot connect to %s (--nats-url): %w: %w", redact.Address(cfg.URL),
+			discovery.ErrUnavailable, redact.Error(err, redact.New(cfg.URL)))
 	}
 	d.nc = nc
 	return d, nil
@@ -86,7 +87,10 @@ func (d *Deliverer) callbacks() []natsio.Option {
 				log.Warn("nats: the connection broke; requests fail until it is back", "err", redact.Error(err))
 			}
 		}),
-		natsio.ReconnectHandler(func(nc *natsio.Conn) { log.Info("nats: connected again", "server", redact.Address(nc.ConnectedUrl())) }),
+		natsio.ReconnectHandler(func(nc *natsio.Conn) {
+			log.Info("nats: connected again", "server",
+				redact.Address(nc.ConnectedUrl()))
+		}),
 		natsio.ErrorHandler(func(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -115,7 +119,8 @@ func (d *Deliverer) Deliver(ctx context.Context, workerID string, req discovery.
 		return discovery.Reply{}, &discovery.SizeError{Size: n, Max: limit}
 	}
 	up := d.up.Load()
-	// Asked first because nats.go remembers a request that it could not publish until the connection breaks the next time.
+	// Asked first because nats.go remembers a request that it could not publish until the connection breaks the next
+	// time.
 	if !d.nc.IsConnected() {
 		return discovery.Reply{}, d.unavailable(natsio.ErrDisconnected)
 	}
@@ -137,8 +142,10 @@ func (d *Deliverer) Deliver(ctx context.Context, workerID string, req discovery.
 		return discovery.Reply{}, discovery.ErrClosed
 	case up.ctx.Err() != nil:
 		return discovery.Reply{}, d.unavailable(natsio.ErrDisconnected)
-	case errors.Is(err, natsio.ErrReconnectBufExceeded), errors.Is(err, natsio.ErrDisconnected), errors.Is(err, natsio.ErrConnectionClosed),
-		errors.Is(err, natsio.ErrConnectionReconnecting), errors.Is(err, natsio.ErrStaleConnection), errors.Is(err, natsio.ErrConnectionDraining):
+	case errors.Is(err, natsio.ErrReconnectBufExceeded), errors.Is(err, natsio.ErrDisconnected),
+		errors.Is(err, natsio.ErrConnectionClosed),
+		errors.Is(err, natsio.ErrConnectionReconnecting), errors.Is(err, natsio.ErrStaleConnection),
+		errors.Is(err, natsio.ErrConnectionDraining):
 		return discovery.Reply{}, d.unavailable(err)
 	}
 	return discovery.Reply{}, fmt.Errorf("nats: deliver to worker %s: %w", workerID, err)
@@ -159,8 +166,8 @@ func (d *Deliverer) unavailable(cause error) error {
 	return fmt.Errorf("%w: %s: %w", discovery.ErrUnavailable, redact.Address(d.cfg.URL), cause)
 }
 
-// Close lets requests that are queued reach their handlers for up to 2 s, ends all services and the connection, and joins
-// the goroutines. A Deliver that is under way fails with ErrClosed. Idempotent.
+// Close lets requests that are queued reach their handlers for up to 2 s, ends all services and the connection, and
+// joins the goroutines. A Deliver that is under way fails with ErrClosed. Idempotent.
 func (d *Deliverer) Close() error {
 	d.mu.Lock()
 	if d.stopping {

@@ -65,18 +65,21 @@ func (m *micro) ping() any {
 func (m *micro) info() any {
 	info := natsmicro.Info{
 		ServiceIdentity: m.identity, Type: natsmicro.InfoResponseType,
-		Description: "Laneway workers: requests in, tokens over the response plane", Endpoints: []natsmicro.EndpointInfo{},
+		Description: "Laneway workers: requests in, tokens over the response plane",
+		Endpoints:   []natsmicro.EndpointInfo{},
 	}
 	for _, p := range m.places() {
-		info.Endpoints = append(info.Endpoints, natsmicro.EndpointInfo{Name: p.worker.ID, Subject: p.sub.Subject, QueueGroup: p.sub.Queue, Metadata: map[string]string{
-			"node": p.worker.Node.ID, "node_name": p.worker.Node.Name, "models": strings.Join(p.worker.Models, ","),
-		}})
+		info.Endpoints = append(info.Endpoints, natsmicro.EndpointInfo{Name: p.worker.ID, Subject: p.sub.Subject,
+			QueueGroup: p.sub.Queue, Metadata: map[string]string{
+				"node": p.worker.Node.ID, "node_name": p.worker.Node.Name, "models": strings.Join(p.worker.Models, ","),
+			}})
 	}
 	return info
 }
 
 func (m *micro) stats() any {
-	stats := natsmicro.Stats{ServiceIdentity: m.identity, Type: natsmicro.StatsResponseType, Started: m.started, Endpoints: []*natsmicro.EndpointStats{}}
+	stats := natsmicro.Stats{ServiceIdentity: m.identity, Type: natsmicro.StatsResponseType, Started: m.started,
+		Endpoints: []*natsmicro.EndpointStats{}}
 	for _, p := range m.places() {
 		stats.Endpoints = append(stats.Endpoints, p.stats.snapshot(p))
 	}
@@ -119,7 +122,8 @@ func (s *endpointStats) count(r discovery.Reply, took time.Duration, err error) 
 func (s *endpointStats) snapshot(p *place) *natsmicro.EndpointStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &natsmicro.EndpointStats{Name: p.worker.ID, Subject: p.sub.Subject, QueueGroup: p.sub.Queue, NumRequests: s.requests, NumErrors: s.errors, LastError: s.last, ProcessingTime: s.took}
+	out := &natsmicro.EndpointStats{Name: p.worker.ID, Subject: p.sub.Subject, QueueGroup: p.sub.Queue,
+		NumRequests: s.requests, NumErrors: s.errors, LastError: s.last, ProcessingTime: s.took}
 	if s.requests > 0 {
 		out.AverageProcessingTime = s.took / time.Duration(s.requests)
 	}

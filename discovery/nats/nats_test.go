@@ -45,9 +45,10 @@ func TestDeliverer(t *testing.T) {
 	const maxPayload, queue = 64 << 10, 16
 	srv := devtest.NATS(t, devserver.Options{MaxPayload: maxPayload})
 	discoverytest.RunDeliverer(t, func(*testing.T) discoverytest.DelivererEnv {
-		return discoverytest.DelivererEnv{MaxPayload: maxPayload, Queue: queue, Open: func(t *testing.T, ns string) discovery.Deliverer {
-			return open(t, Config{URL: srv.URL(), Namespace: ns, Queue: queue})
-		}}
+		return discoverytest.DelivererEnv{MaxPayload: maxPayload, Queue: queue,
+			Open: func(t *testing.T, ns string) discovery.Deliverer {
+				return open(t, Config{URL: srv.URL(), Namespace: ns, Queue: queue})
+			}}
 	})
 }
 
@@ -66,14 +67,16 @@ func TestUnreachable(t *testing.T) {
 	for _, url := range []string{refused, "nats://" + silent.Addr().String()} {
 		begin := time.Now()
 		_, err := New(t.Context(), Config{URL: url, DialTimeout: 300 * time.Millisecond})
-		if !errors.Is(err, discovery.ErrUnavailable) || !strings.Contains(err.Error(), "--nats-url") || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, discovery.ErrUnavailable) || !strings.Contains(err.Error(), "--nats-url") ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("err = %v, want ErrUnavailable with the flag and without the password", err)
 		}
 		t.Logf("after %s: %v", time.Since(begin).Round(time.Millisecond), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := New(ctx, Config{URL: "nats://" + silent.Addr().String(), DialTimeout: time.Minute}); !errors.Is(err, context.Canceled) {
+	if _, err := New(ctx, Config{URL: "nats://" + silent.Addr().String(), DialTimeout: time.Minute}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("New whose context ended: %v", err)
 	}
 }
@@ -85,7 +88,8 @@ func TestConfigReportsAll(t *testing.T) {
 			t.Errorf("Validate = %v, does not say %s", err, want)
 		}
 	}
-	for _, url := range []string{"nats://svc:secret@h:port", "nats://svc:sec/secret@h", "svc:secret@", "nats://svc:%secret@h", "nats://a:secret@h,nats://b:secret@h:x"} {
+	for _, url := range []string{"nats://svc:secret@h:port", "nats://svc:sec/secret@h", "svc:secret@",
+		"nats://svc:%secret@h", "nats://a:secret@h,nats://b:secret@h:x"} {
 		d, err := New(t.Context(), Config{URL: url, DialTimeout: 200 * time.Millisecond})
 		if err == nil {
 			d.Close()
@@ -95,7 +99,8 @@ func TestConfigReportsAll(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if _, err := New(t.Context(), Config{URL: "nats://127.0.0.1:1", NKeySeed: "/does/not/exist"}); err == nil || !strings.Contains(err.Error(), "/does/not/exist") {
+	if _, err := New(t.Context(), Config{URL: "nats://127.0.0.1:1", NKeySeed: "/does/not/exist"}); err == nil ||
+		!strings.Contains(err.Error(), "/does/not/exist") {
 		t.Errorf("a missing seed file: %v", err)
 	}
 }
@@ -104,9 +109,10 @@ func TestConfigReportsAll(t *testing.T) {
 func TestRequestIDIsText(t *testing.T) {
 	srv := devtest.NATS(t)
 	d := open(t, Config{URL: srv.URL()})
-	if _, err := d.Serve(within(t), discoverytest.Worker("w", 1), func(context.Context, discovery.Request) discovery.Reply {
-		return discovery.Reply{Answer: discovery.Accepted}
-	}); err != nil {
+	if _, err := d.Serve(within(t), discoverytest.Worker("w", 1),
+		func(context.Context, discovery.Request) discovery.Reply {
+			return discovery.Reply{Answer: discovery.Accepted}
+		}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := d.Deliver(within(t), "w", discovery.Request{ID: "caf\xe9"})
@@ -118,18 +124,20 @@ func TestRequestIDIsText(t *testing.T) {
 	}
 }
 
-// TestRestart: requests fail at once while NATS is down, none is kept for later, and the workers are reachable again afterwards.
+// TestRestart: requests fail at once while NATS is down, none is kept for later, and the workers are reachable again
+// afterwards.
 func TestRestart(t *testing.T) {
 	srv := devtest.NATS(t)
 	server, client := open(t, Config{URL: srv.URL()}), open(t, Config{URL: srv.URL()})
 	entered, release := make(chan string, 100), make(chan struct{})
-	if _, err := server.Serve(within(t), discoverytest.Worker("w", 1), func(_ context.Context, r discovery.Request) discovery.Reply {
-		entered <- r.ID
-		if r.ID == "underway" {
-			<-release
-		}
-		return discovery.Reply{Answer: discovery.Accepted}
-	}); err != nil {
+	if _, err := server.Serve(within(t), discoverytest.Worker("w", 1),
+		func(_ context.Context, r discovery.Request) discovery.Reply {
+			entered <- r.ID
+			if r.ID == "underway" {
+				<-release
+			}
+			return discovery.Reply{Answer: discovery.Accepted}
+		}); err != nil {
 		t.Fatal(err)
 	}
 	underway := make(chan error, 1)
@@ -144,7 +152,8 @@ func TestRestart(t *testing.T) {
 	}
 	close(release)
 	for range 20 {
-		if _, err := client.Deliver(within(t), "w", discovery.Request{ID: "while down"}); !errors.Is(err, discovery.ErrUnavailable) {
+		if _, err := client.Deliver(within(t), "w", discovery.Request{ID: "while down"}); !errors.Is(err,
+			discovery.ErrUnavailable) {
 			t.Fatalf("while the server is down: %v, want ErrUnavailable", err)
 		}
 	}
@@ -227,7 +236,8 @@ func TestMicroTool(t *testing.T) {
 	}
 	defer nc.Close()
 	// Messages that are none of ours are answered, and counted.
-	if m, err := nc.RequestWithContext(within(t), "laneway.prod.worker.w-1", []byte("hello")); err != nil || m.Header.Get(headerAnswer) != "bad-request" {
+	if m, err := nc.RequestWithContext(within(t), "laneway.prod.worker.w-1", []byte("hello")); err != nil ||
+		m.Header.Get(headerAnswer) != "bad-request" {
 		t.Errorf("a foreign message: %v, %v", m, err)
 	}
 	newer := natsio.NewMsg("laneway.prod.worker.w-1")
@@ -248,7 +258,8 @@ func TestMicroTool(t *testing.T) {
 	}
 	var ping natsmicro.Ping
 	ask("$SRV.PING", &ping)
-	if ping.Name != "laneway-prod" || ping.ID == "" || ping.Version != serviceVersion || ping.Type != natsmicro.PingResponseType || ping.Metadata["process"] != "node-7" {
+	if ping.Name != "laneway-prod" || ping.ID == "" || ping.Version != serviceVersion ||
+		ping.Type != natsmicro.PingResponseType || ping.Metadata["process"] != "node-7" {
 		t.Errorf("ping: %+v", ping)
 	}
 	var info natsmicro.Info
@@ -256,7 +267,8 @@ func TestMicroTool(t *testing.T) {
 	if info.Type != natsmicro.InfoResponseType || len(info.Endpoints) != 3 {
 		t.Fatalf("info: %+v", info)
 	}
-	if e := info.Endpoints[1]; e.Name != "w-1" || e.Subject != "laneway.prod.worker.w-1" || e.Metadata["node_name"] != "process-5" || e.Metadata["models"] != "mock" {
+	if e := info.Endpoints[1]; e.Name != "w-1" || e.Subject != "laneway.prod.worker.w-1" ||
+		e.Metadata["node_name"] != "process-5" || e.Metadata["models"] != "mock" {
 		t.Errorf("endpoint: %+v", e)
 	}
 	var stats natsmicro.Stats

@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 )
 
-// place is one worker's endpoint: a subscription whose callback never blocks, a bounded queue, and a goroutine that calls
-// the handler. So a handler that is slow holds up its own worker only.
+// place is one worker's endpoint: a subscription whose callback never blocks, a bounded queue, and a goroutine that
+// calls the handler. So a handler that is slow holds up its own worker only.
 type place struct {
 	d       *Deliverer
 	worker  discovery.Worker
@@ -27,8 +27,9 @@ type place struct {
 	drained chan struct{} // closed when the handler's last call has returned
 }
 
-// Serve implements discovery.Deliverer. It returns once the server knows of the worker, so that a request of anybody who learns of
-// it afterwards arrives. A worker id can be served once by a Deliverer; should two processes serve the same one, a request goes to one of them.
+// Serve implements discovery.Deliverer. It returns once the server knows of the worker, so that a request of anybody
+// who learns of it afterwards arrives. A worker id can be served once by a Deliverer; should two processes serve the
+// same one, a request goes to one of them.
 func (d *Deliverer) Serve(ctx context.Context, w discovery.Worker, h discovery.Handler) (discovery.Service, error) {
 	if _, err := w.Encode(); err != nil {
 		return nil, fmt.Errorf("nats: serve: %w", err)
@@ -92,7 +93,8 @@ func (p *place) take(m *natsio.Msg) {
 	select {
 	case p.queue <- m:
 	default:
-		p.answer(m, discovery.Reply{Answer: discovery.Busy, Reason: fmt.Sprintf("%d requests wait for this worker's handler already", cap(p.queue))}, 0)
+		p.answer(m, discovery.Reply{Answer: discovery.Busy,
+			Reason: fmt.Sprintf("%d requests wait for this worker's handler already", cap(p.queue))}, 0)
 	}
 }
 
@@ -133,7 +135,8 @@ func (p *place) answer(m *natsio.Msg, r discovery.Reply, took time.Duration) {
 		err = m.RespondMsg(encodeReply(r))
 	}
 	if err != nil && p.d.life.Err() == nil {
-		p.d.cfg.Logger.Warn("nats: a reply could not be sent; the requester will try elsewhere", "worker", p.worker.ID, "answer", r.Answer.String(), "err", err)
+		p.d.cfg.Logger.Warn("nats: a reply could not be sent; the requester will try elsewhere", "worker", p.worker.ID,
+			"answer", r.Answer.String(), "err", err)
 	}
 	p.stats.count(r, took, err)
 }

@@ -1,13 +1,13 @@
-// Package static is a discovery.Registry on a file: a JSON array of worker records (see discovery.Worker), read again when
-// it changes. It is read-only; whoever writes the file registers the workers.
+// Package static is a discovery.Registry on a file: a JSON array of worker records (see discovery.Worker), read again
+// when it changes. It is read-only; whoever writes the file registers the workers.
 //
 //	[
 //	  {"schema": 1, "id": "w-0", "models": ["llama"], "node": {"id": "0f..32 hex digits..", "name": "host-1",
 //	   "planes": [{"name": "tcp", "endpoints": ["10.0.0.1:7000"]}], "wire_min": 1, "wire_max": 1}}
 //	]
 //
-// A file that cannot be read or is no array of objects is reported (event Invalid without a worker) and the workers
-// of the last good one stay. A record in it that does not hold is reported and the last good one of its worker stays.
+// A file that cannot be read or is no array of objects is reported (event Invalid without a worker) and the workers of
+// the last good one stay. A record in it that does not hold is reported and the last good one of its worker stays.
 // Write the file beside and rename it over the old one, so that no half of it is ever read.
 package static
 
@@ -91,7 +91,8 @@ func (r *Registry) Register(context.Context, []discovery.Worker) (discovery.Regi
 	return nil, fmt.Errorf("%w: %s", ErrReadOnly, r.cfg.Path)
 }
 
-// Watch implements discovery.Registry. The first look at the file counts as the state that is there, also when it fails.
+// Watch implements discovery.Registry. The first look at the file counts as the state that is there, also when it
+// fails.
 func (r *Registry) Watch(ctx context.Context) (<-chan discovery.Event, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,14 +141,15 @@ type watch struct {
 	lastErr string      // what was reported last
 }
 
-// settled is how long a file must have been left alone until its time and size can be trusted to show every change: file
-// systems keep times in steps.
+// settled is how long a file must have been left alone until its time and size can be trusted to show every change:
+// file systems keep times in steps.
 const settled = 2 * time.Second
 
 // look reads the file when it may have changed, and tells the differences.
 func (w *watch) look() {
 	st, err := os.Stat(w.cfg.Path)
-	if err == nil && w.seen != nil && os.SameFile(st, w.seen) && st.Size() == w.seen.Size() && st.ModTime().Equal(w.seen.ModTime()) &&
+	if err == nil && w.seen != nil && os.SameFile(st, w.seen) && st.Size() == w.seen.Size() &&
+		st.ModTime().Equal(w.seen.ModTime()) &&
 		w.content != nil && time.Since(st.ModTime()) > settled {
 		return
 	}
@@ -194,8 +196,8 @@ func read(path string, size int64) ([]byte, error) {
 	return data, err
 }
 
-// parse splits the file into raw records by worker id. Records without a usable id are a mistake of the whole file, because it is not
-// known whose they are.
+// parse splits the file into raw records by worker id. Records without a usable id are a mistake of the whole file,
+// because it is not known whose they are.
 func (w *watch) parse(data []byte) (map[string]feed.Record, error) {
 	bad := func(field string, err error) error {
 		return &discovery.RecordError{Key: w.cfg.Path, Field: field, Err: err}

@@ -132,7 +132,8 @@ func expectInvalid(t *testing.T, v *discoverytest.View, field string) {
 	t.Helper()
 	ev := v.Next()
 	var re *discovery.RecordError
-	if ev.Kind != discovery.Invalid || ev.Worker.ID != "" || !errors.As(ev.Err, &re) || re.Field != field || !strings.Contains(re.Key, "workers.json") {
+	if ev.Kind != discovery.Invalid || ev.Worker.ID != "" || !errors.As(ev.Err, &re) || re.Field != field ||
+		!strings.Contains(re.Key, "workers.json") {
 		t.Errorf("event %s %q with %v, want invalid because of %s", ev.Kind, ev.Worker.ID, ev.Err, field)
 	}
 }
@@ -163,10 +164,12 @@ func TestChangeWithinOneStepOfTheClock(t *testing.T) {
 
 func TestRegisterSaysReadOnly(t *testing.T) {
 	r := open(t, "workers.json")
-	if _, err := r.Register(t.Context(), discoverytest.Workers("w", 1, 1)); !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), "workers.json") {
+	if _, err := r.Register(t.Context(), discoverytest.Workers("w", 1, 1)); !errors.Is(err, ErrReadOnly) ||
+		!strings.Contains(err.Error(), "workers.json") {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := New(Config{Interval: time.Nanosecond}); err == nil || !strings.Contains(err.Error(), "no file") || !strings.Contains(err.Error(), "1ns") {
+	if _, err := New(Config{Interval: time.Nanosecond}); err == nil || !strings.Contains(err.Error(), "no file") ||
+		!strings.Contains(err.Error(), "1ns") {
 		t.Errorf("err = %v, want both complaints", err)
 	}
 }

@@ -83,8 +83,8 @@ func (c *Conn) Info() transport.ConnInfo { return c.info }
 // Peer is the other end.
 func (c *Conn) Peer() *Conn { return c.peer }
 
-// Cut makes both ends fail at once, as a network that resets the lane; nil means ErrCut. What is queued is dropped. Both
-// ends still have to be closed by their owners.
+// Cut makes both ends fail at once, as a network that resets the lane; nil means ErrCut. What is queued is dropped.
+// Both ends still have to be closed by their owners.
 func (c *Conn) Cut(err error) {
 	if err == nil {
 		err = ErrCut

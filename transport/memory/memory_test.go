@@ -178,7 +178,8 @@ func TestRefusedAndSilentAddresses(t *testing.T) {
 			t.Errorf("refused: %v", err)
 		}
 		nobody := transport.DialRequest{Address: "mem.local:18"}
-		if _, err := tr.Dial(t.Context(), nobody); !errors.Is(err, ErrRefused) || !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
+		if _, err := tr.Dial(t.Context(), nobody); !errors.Is(err, ErrRefused) ||
+			!errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("nobody listens: %v", err)
 		}
 		n.Silence(req.Address)

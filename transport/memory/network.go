@@ -18,7 +18,8 @@ type Config struct {
 	Plane string
 	// Buffer is how many bytes may wait in each direction of a lane; 0 means 256 KiB.
 	Buffer int
-	// Latency delays every byte of every lane; Rate bounds each direction of each lane, in bytes a second. 0 means none.
+	// Latency delays every byte of every lane; Rate bounds each direction of each lane, in bytes a second. 0 means
+	// none.
 	Latency time.Duration
 	Rate    int
 	// TryWrite gives lanes the method TryWrite, as plane tcp has it.
@@ -123,7 +124,8 @@ func (n *Network) Allow(address string) {
 	delete(n.dialing, address)
 }
 
-// Conns are the dialling ends of the lanes that are open at this end, in the order of their dials. Conn.Peer gives the accepting end.
+// Conns are the dialling ends of the lanes that are open at this end, in the order of their dials. Conn.Peer gives the
+// accepting end.
 func (n *Network) Conns() []*Conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,8 +168,8 @@ func (n *Network) each(set func(), do func(*Conn)) {
 	}
 }
 
-// connect makes the two ends of a lane, registers them and hands one to the listener, in whose backlog the caller holds a
-// place. It fails if either transport is closed.
+// connect makes the two ends of a lane, registers them and hands one to the listener, in whose backlog the caller holds
+// a place. It fails if either transport is closed.
 func (n *Network) connect(from *Transport, req transport.DialRequest, e *endpoint) (*Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
-// ErrRefused is why a dial to an address where nobody listens fails. It is syscall.ECONNREFUSED for errors.Is: whoever looks for evidence
-// that a process has gone must find it on this plane as on those with sockets.
+// ErrRefused is why a dial to an address where nobody listens fails. It is syscall.ECONNREFUSED for errors.Is: whoever
+// looks for evidence that a process has gone must find it on this plane as on those with sockets.
 var ErrRefused error = refusedError{}
 
 type refusedError struct{}
@@ -157,8 +157,8 @@ func (t *Transport) Listen(ctx context.Context, bind string, count int) (transpo
 	return ln, nil
 }
 
-// Sockets implements transport.Transport. A lane or endpoint of this plane counts as a socket without kernel buffers: what
-// was granted is the Config's Buffer.
+// Sockets implements transport.Transport. A lane or endpoint of this plane counts as a socket without kernel buffers:
+// what was granted is the Config's Buffer.
 func (t *Transport) Sockets() []transport.SocketInfo {
 	n := t.net
 	n.mu.Lock()

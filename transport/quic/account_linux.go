@@ -18,8 +18,8 @@ type connection interface {
 	Context() context.Context
 }
 
-// account sets the datagrams of one sender against what its connection has received. A lane of ours has a socket of its own, so a
-// sender is one connection. Another client may have several on one socket: they are judged together.
+// account sets the datagrams of one sender against what its connection has received. A lane of ours has a socket of its
+// own, so a sender is one connection. Another client may have several on one socket: they are judged together.
 type account struct {
 	addr  *net.UDPAddr
 	conns atomic.Pointer[connections] // nil = none is through its handshake
@@ -38,8 +38,8 @@ type connections struct {
 	list []connection
 }
 
-// queued is how many datagrams wait in quic-go, at most, and how many it has received; false if nobody can tell. quic-go counts a
-// packet when it has taken it out of the queue and it is whole.
+// queued is how many datagrams wait in quic-go, at most, and how many it has received; false if nobody can tell.
+// quic-go counts a packet when it has taken it out of the queue and it is whole.
 func (a *account) queued() (queued, received int64, ok bool) {
 	cs := a.conns.Load()
 	if cs == nil {
@@ -65,7 +65,8 @@ func (a *account) queued() (queued, received int64, ok bool) {
 	return queued, received, true
 }
 
-// maxAccounts is how many senders an endpoint remembers before it forgets those that have no lane. Anybody can be a sender.
+// maxAccounts is how many senders an endpoint remembers before it forgets those that have no lane. Anybody can be a
+// sender.
 const maxAccounts = 4096
 
 // accounts is the accounts of a socket.
@@ -106,8 +107,8 @@ func (s *accounts) locked(ap netip.AddrPort, addr *net.UDPAddr) *account {
 	return a
 }
 
-// joins says that a connection is through its handshake, and leave that nobody reads from it any more. When its client has moved to
-// another address, what it sends from there is not judged.
+// joins says that a connection is through its handshake, and leave that nobody reads from it any more. When its client
+// has moved to another address, what it sends from there is not judged.
 func (s *accounts) joins(addr *net.UDPAddr, c connection) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

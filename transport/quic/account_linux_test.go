@@ -94,8 +94,8 @@ func TestABacklogIsNoDrop(t *testing.T) {
 	}
 }
 
-// What the connection never sees is counted when it is more than a queue holds: until then it may wait there, for all that the endpoint
-// knows. Never is more counted than there is.
+// What the connection never sees is counted when it is more than a queue holds: until then it may wait there, for all
+// that the endpoint knows. Never is more counted than there is.
 func TestStraysOfASenderAreCounted(t *testing.T) {
 	s, a, q := fedBy(t)
 	const strays = 1000
@@ -167,8 +167,8 @@ func TestSendersAreBounded(t *testing.T) {
 	}
 }
 
-// Datagrams from a lane's address that are for no connection are reported by the endpoint. They hold up neither the lane for good nor
-// the others, and what they cost is bounded.
+// Datagrams from a lane's address that are for no connection are reported by the endpoint. They hold up neither the
+// lane for good nor the others, and what they cost is bounded.
 func TestStraysToAnEndpoint(t *testing.T) {
 	for name, cfg := range map[string]Config{"gro": {}, "no gro": {DisableGRO: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A packet costs few allocations on both sides together, the library's included: what counts its drops must not cost any. (A qlog tracer at
-// the acceptor makes 7 more of each packet that it receives or sends.)
+// A packet costs few allocations on both sides together, the library's included: what counts its drops must not cost
+// any. (A qlog tracer at the acceptor makes 7 more of each packet that it receives or sends.)
 func TestAllocationsOfAPacket(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector drops what pools hold")
@@ -39,7 +39,8 @@ func TestAllocationsOfAPacket(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	sent = packets() - sent
 	each := float64(after.Mallocs-before.Mallocs) / float64(sent)
-	t.Logf("%d packets, %.2f allocations and %.0f bytes each", sent, each, float64(after.TotalAlloc-before.TotalAlloc)/float64(sent))
+	t.Logf("%d packets, %.2f allocations and %.0f bytes each", sent, each,
+		float64(after.TotalAlloc-before.TotalAlloc)/float64(sent))
 	if sent < 5000 || each > 6 {
 		t.Errorf("%d packets cost %.2f allocations each", sent, each)
 	}

@@ -35,7 +35,8 @@ func (s shape) String() string {
 
 func (s shape) run(b *testing.B) {
 	b.Run(s.String(), func(b *testing.B) {
-		f := factory(Config{DisableGRO: !s.gro, DisableGSO: !s.gso, RecvBuffer: s.buffers / 2, SendBuffer: s.buffers / 2, MaxMTU: s.mtu})
+		f := factory(Config{DisableGRO: !s.gro, DisableGSO: !s.gso, RecvBuffer: s.buffers / 2,
+			SendBuffer: s.buffers / 2, MaxMTU: s.mtu})
 		transporttest.BenchStream(b, f, s.load)
 	})
 }
@@ -68,7 +69,8 @@ func BenchmarkFanIn(b *testing.B) {
 	for _, sockets := range []int{8, 16, 32, 64} {
 		for _, buffers := range []int{clamped, large} {
 			for _, gro := range []bool{true, false} {
-				shape{gro: gro, gso: true, buffers: buffers, load: transporttest.Load{Lanes: sockets, Ports: 4, Write: 64 << 10}}.run(b)
+				shape{gro: gro, gso: true, buffers: buffers, load: transporttest.Load{Lanes: sockets, Ports: 4,
+					Write: 64 << 10}}.run(b)
 			}
 		}
 	}

@@ -44,7 +44,8 @@ func (s *socket) readBack() error {
 	return serr
 }
 
-// settle sets the buffers again now that quic-go runs on the socket, reads them back and warns if the kernel clamped them.
+// settle sets the buffers again now that quic-go runs on the socket, reads them back and warns if the kernel clamped
+// them.
 func (t *Transport) settle(s *socket) {
 	raw, err := s.UDPConn.SyscallConn()
 	if err == nil {
@@ -64,11 +65,14 @@ func (t *Transport) warn(socket, direction string, asked, granted int, sysctl st
 	if granted >= 2*asked {
 		return
 	}
-	t.log.Warn("transport: the kernel clamped a UDP buffer; bursts may be dropped", "socket", socket, "direction", direction,
-		"asked", asked, "granted", granted, "granted_counts", "double", "fix", "sysctl -w "+sysctl+"="+strconv.Itoa(asked))
+	t.log.Warn("transport: the kernel clamped a UDP buffer; bursts may be dropped", "socket", socket, "direction",
+		direction,
+		"asked", asked, "granted", granted, "granted_counts", "double", "fix", "sysctl -w "+sysctl+"="+
+			strconv.Itoa(asked))
 }
 
-// drops is how many datagrams the kernel dropped at this socket, from SO_MEMINFO; of a closed socket what it was at the end.
+// drops is how many datagrams the kernel dropped at this socket, from SO_MEMINFO; of a closed socket what it was at the
+// end.
 func (s *socket) drops() uint64 {
 	const skMemInfoDrops = 8 // SK_MEMINFO_DROPS
 	raw, err := s.UDPConn.SyscallConn()

@@ -21,7 +21,8 @@ func TestFamiliesAndWildcards(t *testing.T) {
 	for _, c := range []struct {
 		bind, dial string
 		six        bool
-	}{{"0.0.0.0:0", "127.0.0.1", false}, {"127.0.0.1:0", "localhost", false}, {"[::1]:0", "::1", true}, {"[::]:0", "::1", true}, {"[::]:0", "127.0.0.1", true}} {
+	}{{"0.0.0.0:0", "127.0.0.1", false}, {"127.0.0.1:0", "localhost", false}, {"[::1]:0", "::1", true},
+		{"[::]:0", "::1", true}, {"[::]:0", "127.0.0.1", true}} {
 		for _, off := range []bool{false, true} {
 			t.Run(c.bind+" "+c.dial+map[bool]string{true: " no GRO"}[off], func(t *testing.T) {
 				if c.six && !six {
@@ -58,7 +59,8 @@ func TestFamiliesAndWildcards(t *testing.T) {
 				if ip := acc.Info().Local.(*net.UDPAddr).IP; ip.IsUnspecified() {
 					t.Errorf("the acceptor is at %v", acc.Info().Local)
 				}
-				if got, want := acc.Info().Remote.(*net.UDPAddr), d.Info().Local.(*net.UDPAddr); got.Port != want.Port || !got.IP.Equal(want.IP) {
+				if got, want := acc.Info().Remote.(*net.UDPAddr),
+					d.Info().Local.(*net.UDPAddr); got.Port != want.Port || !got.IP.Equal(want.IP) {
 					t.Errorf("the dialler is at %v, its acceptor sees %v", want, got)
 				}
 			})

@@ -26,7 +26,8 @@ type mmsghdr struct {
 	n   uint32
 }
 
-// block is what one recvmmsg fills. It belongs to a socket only while it holds datagrams, so a thousand idle sockets need none.
+// block is what one recvmmsg fills. It belongs to a socket only while it holds datagrams, so a thousand idle sockets
+// need none.
 type block struct {
 	hdrs  [groMessages]mmsghdr
 	iovs  [groMessages]unix.Iovec
@@ -106,12 +107,13 @@ func (r *groReader) read(ms []ipv4.Message) (int, error) {
 	return n, nil
 }
 
-// receive runs recvmmsg; false means that there is nothing yet. The block is taken only for the call, so that a socket that
-// waits holds none.
+// receive runs recvmmsg; false means that there is nothing yet. The block is taken only for the call, so that a socket
+// that waits holds none.
 func (r *groReader) receive(fd uintptr) bool {
 	k := r.blocks.get()
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&k.hdrs[0])), groMessages, unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&k.hdrs[0])), groMessages,
+			unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue

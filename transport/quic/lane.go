@@ -20,8 +20,8 @@ const (
 	codeBusy     quicgo.ApplicationErrorCode = 2 // too many lanes wait for Accept
 )
 
-// closeGrace is how long Close waits for CONNECTION_CLOSE to leave the host. Only a socket whose send buffer is full and does
-// not drain takes that long; then the teardown goes on without the peer's being told.
+// closeGrace is how long Close waits for CONNECTION_CLOSE to leave the host. Only a socket whose send buffer is full
+// and does not drain takes that long; then the teardown goes on without the peer's being told.
 const closeGrace = 250 * time.Millisecond
 
 // lane is a QUIC connection with its stream.

@@ -13,16 +13,16 @@ import (
 	"github.com/laneway-ai/laneway/transport/internal/base"
 )
 
-// busy is how many handshakes at an endpoint make it ask for a proof of address (Retry) before it keeps anything of a dialler: whoever
-// sends from addresses that are not his has no part in more. It costs an honest dialler a round trip.
+// busy is how many handshakes at an endpoint make it ask for a proof of address (Retry) before it keeps anything of a
+// dialler: whoever sends from addresses that are not his has no part in more. It costs an honest dialler a round trip.
 const busy = 64
 
 // Why a connection was refused.
 var errNoPlace = errors.New("all places of handshakes are taken")
 
-// acceptors is how many goroutines wait in quic-go's Accept for each endpoint. quic-go refuses a connection that is through its
-// handshake when 32 are queued, which a storm of dials on a busy host reaches before one goroutine gets to run. One that waits
-// in Accept takes its connection without a place in the queue, so this many more fit.
+// acceptors is how many goroutines wait in quic-go's Accept for each endpoint. quic-go refuses a connection that is
+// through its handshake when 32 are queued, which a storm of dials on a busy host reaches before one goroutine gets to
+// run. One that waits in Accept takes its connection without a place in the queue, so this many more fit.
 const acceptors = 64
 
 // acceptPause is the wait after an unexpected error of quic-go's Accept.
@@ -34,8 +34,8 @@ type endpoint struct {
 	tr   *quicgo.Transport
 	ln   *quicgo.Listener
 
-	// shaking is the places of handshakes. quic-go gives no hold of a connection before it is through its own, so none can be ended; it is
-	// gone when nothing was heard of it for the handshake timeout.
+	// shaking is the places of handshakes. quic-go gives no hold of a connection before it is through its own, so none
+	// can be ended; it is gone when nothing was heard of it for the handshake timeout.
 	shaking *base.Places
 
 	mu      sync.Mutex
@@ -50,12 +50,13 @@ type listener struct {
 	endpoints []*endpoint
 	ready     chan *lane
 	known     base.Known
-	pending   *base.Places // of connections that are through their handshake and wait for their first byte or for Accept
-	ctx       context.Context
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
-	once      sync.Once
-	done      chan struct{} // closed when Close is through
+	// of connections that are through their handshake and wait for their first byte or for Accept
+	pending *base.Places
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	once    sync.Once
+	done    chan struct{} // closed when Close is through
 }
 
 // Listen implements transport.Transport.
@@ -66,7 +67,8 @@ func (t *Transport) Listen(ctx context.Context, bind string, n int) (transport.L
 	}
 	ln.pending = base.NewPlaces(&ln.known)
 	var err error
-	if ln.endpoints, err = base.BindAll(t.Plane(), bind, n, func(a string) (*endpoint, error) { return t.open(ctx, a, &ln.known) }, (*endpoint).close); err != nil {
+	if ln.endpoints, err = base.BindAll(t.Plane(), bind, n,
+		func(a string) (*endpoint, error) { return t.open(ctx, a, &ln.known) }, (*endpoint).close); err != nil {
 		return nil, err
 	}
 	ln.ctx, ln.cancel = context.WithCancel(t.ctx)
@@ -119,8 +121,8 @@ func (t *Transport) open(ctx context.Context, addr string, known *base.Known) (*
 // shaking is the key of a connection's place in its context.
 type shaking struct{}
 
-// watch reports a connection whose handshake fails: quic-go's Accept shows only those that are through it. ctx ends with the
-// connection.
+// watch reports a connection whose handshake fails: quic-go's Accept shows only those that are through it. ctx ends
+// with the connection.
 func (e *endpoint) watch(t *Transport, ctx context.Context, peer string, place *base.Place) {
 	context.AfterFunc(ctx, func() {
 		place.Leave()
@@ -145,7 +147,8 @@ func (e *endpoint) watch(t *Transport, ctx context.Context, peer string, place *
 // failed reports a connection that does not come through its handshake.
 func (e *endpoint) failed(t *Transport, peer string, err error) {
 	t.tally.AcceptErrors.Add(1)
-	t.log.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint", e.sock.LocalAddr().String(), "peer", peer, "err", err)
+	t.log.Warn("transport: an incoming lane failed its handshake", "plane", t.Plane(), "endpoint",
+		e.sock.LocalAddr().String(), "peer", peer, "err", err)
 }
 
 // close ends the endpoint with all its connections.
@@ -218,7 +221,8 @@ func (ln *listener) loop(e *endpoint) {
 				return
 			}
 			ln.t.tally.AcceptErrors.Add(1)
-			ln.t.log.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.Plane(), "endpoint", e.sock.LocalAddr().String(), "err", err)
+			ln.t.log.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.Plane(), "endpoint",
+				e.sock.LocalAddr().String(), "err", err)
 			select {
 			case <-ln.ctx.Done():
 				return
@@ -252,7 +256,8 @@ func (ln *listener) loop(e *endpoint) {
 func (ln *listener) refuse(conn *quicgo.Conn, code quicgo.ApplicationErrorCode, why string) {
 	if ln.ctx.Err() == nil {
 		ln.t.tally.AcceptErrors.Add(1)
-		ln.t.log.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint", conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
+		ln.t.log.Warn("transport: an incoming lane was refused", "plane", ln.t.Plane(), "endpoint",
+			conn.LocalAddr().String(), "peer", conn.RemoteAddr().String(), "err", why)
 	}
 	conn.CloseWithError(code, why)
 	ln.t.mu.Lock()
@@ -280,7 +285,8 @@ func (ln *listener) lane(ctx context.Context, conn *quicgo.Conn, place *base.Pla
 	return l
 }
 
-// serve waits for Accept. The lane calls leave when it is torn down; false if it is none of ours, because the transport is closed.
+// serve waits for Accept. The lane calls leave when it is torn down; false if it is none of ours, because the transport
+// is closed.
 func (ln *listener) serve(l *lane, leave func()) bool {
 	l.ln, l.leave = ln, leave
 	if !ln.t.add(l) {

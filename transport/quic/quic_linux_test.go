@@ -77,9 +77,11 @@ func limit(t *testing.T, name string) int {
 func TestBuffersAreWhatWasAskedForOrTheSysctl(t *testing.T) {
 	rmax, wmax := limit(t, "rmem_max"), limit(t, "wmem_max")
 	for _, asked := range []int{106_496, 300_000, rmax + wmax} {
-		a, b, _, _, _ := pair(t, Config{RecvBuffer: asked, SendBuffer: asked}, Config{RecvBuffer: asked, SendBuffer: asked})
+		a, b, _, _, _ := pair(t, Config{RecvBuffer: asked, SendBuffer: asked},
+			Config{RecvBuffer: asked, SendBuffer: asked})
 		for _, s := range append(a.Sockets(), b.Sockets()...) {
-			if s.RecvAsked != asked || s.RecvGranted != 2*min(asked, rmax) || s.SendAsked != asked || s.SendGranted != 2*min(asked, wmax) {
+			if s.RecvAsked != asked || s.RecvGranted != 2*min(asked, rmax) || s.SendAsked != asked ||
+				s.SendGranted != 2*min(asked, wmax) {
 				t.Errorf("asked for %d: %+v (rmem_max %d, wmem_max %d)", asked, s, rmax, wmax)
 			}
 		}
@@ -100,7 +102,8 @@ func TestClampedBuffersWarnOncePerSocketAndDirection(t *testing.T) {
 		t.Fatalf("%d lines, want 2:\n%s", len(lines), out.String())
 	}
 	for i, sysctl := range []string{"net.core.rmem_max", "net.core.wmem_max"} {
-		for _, want := range []string{sysctl, "asked=" + strconv.Itoa(over), "granted=" + strconv.Itoa(2*limit(t, strings.TrimPrefix(sysctl, "net.core.")))} {
+		for _, want := range []string{sysctl, "asked=" + strconv.Itoa(over), "granted=" +
+			strconv.Itoa(2*limit(t, strings.TrimPrefix(sysctl, "net.core.")))} {
 			if !strings.Contains(lines[i], want) {
 				t.Errorf("%q does not say %q", lines[i], want)
 			}
@@ -138,7 +141,8 @@ func TestWindowFollowsTheGrantedBuffer(t *testing.T) {
 	tr, _ := node(t, Config{})
 	defer tr.Close()
 	cfg := tr.quicConfig(106_496)
-	if cfg.MaxStreamReceiveWindow != 106_496 || cfg.InitialStreamReceiveWindow != 106_496 || cfg.MaxConnectionReceiveWindow != 159_744 || cfg.InitialConnectionReceiveWindow != 159_744 {
+	if cfg.MaxStreamReceiveWindow != 106_496 || cfg.InitialStreamReceiveWindow != 106_496 ||
+		cfg.MaxConnectionReceiveWindow != 159_744 || cfg.InitialConnectionReceiveWindow != 159_744 {
 		t.Errorf("%+v", cfg)
 	}
 }
@@ -352,7 +356,8 @@ func TestGROSplitsBatches(t *testing.T) {
 			t.Errorf("datagram %d: %d bytes of %d from %s", i, len(d.data), d.data[0], d.from)
 		}
 	}
-	if got[11] != (datagram{"single", a1}) || got[12] != (datagram{"", a1}) || len(got[13].data) != 1452 || got[14] != (datagram{"last", a0}) {
+	if got[11] != (datagram{"single", a1}) || got[12] != (datagram{"", a1}) || len(got[13].data) != 1452 ||
+		got[14] != (datagram{"last", a0}) {
 		t.Errorf("the rest: %q", got[11:])
 	}
 	if in := s.in.Load(); in != 15 {
@@ -403,11 +408,13 @@ func TestLibraryDropsAreCounted(t *testing.T) {
 }
 
 func TestConfigComplaints(t *testing.T) {
-	_, err := New(Config{RecvBuffer: -1, SendBuffer: 1 << 31, MaxMTU: 9000, StreamWindow: 1000, IdleTimeout: -1, HandshakeTimeout: -1})
+	_, err := New(Config{RecvBuffer: -1, SendBuffer: 1 << 31, MaxMTU: 9000, StreamWindow: 1000, IdleTimeout: -1,
+		HandshakeTimeout: -1})
 	if err == nil {
 		t.Fatal("no complaint")
 	}
-	for _, want := range []string{"Identity", "receive buffer of -1", "send buffer of 2147483648", "MTU of 9000", "1452", "stream window of 1000", "idle timeout", "handshake timeout"} {
+	for _, want := range []string{"Identity", "receive buffer of -1", "send buffer of 2147483648", "MTU of 9000",
+		"1452", "stream window of 1000", "idle timeout", "handshake timeout"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
@@ -439,10 +446,12 @@ func TestMaxMTUHolds(t *testing.T) {
 	}
 }
 
-// Packets that are read from a lane's socket and do not come out of the connection are reported, and do not stop the lane for ever.
+// Packets that are read from a lane's socket and do not come out of the connection are reported, and do not stop the
+// lane for ever.
 func TestPacketsThatTheConnectionNeverSees(t *testing.T) {
 	a, b, ln, d, acc := pair(t, Config{}, Config{})
-	// The lane's socket takes datagrams from its endpoint only: send strays from there. Short header, unknown connection id.
+	// The lane's socket takes datagrams from its endpoint only: send strays from there. Short header, unknown
+	// connection id.
 	stray := append([]byte{0x40}, make([]byte, 60)...)
 	to := d.Info().Local.(*net.UDPAddr)
 	for range queueHigh + 20 {
@@ -463,8 +472,8 @@ func TestPacketsThatTheConnectionNeverSees(t *testing.T) {
 	}
 }
 
-// A receiver that gets more than its connection can queue leaves it in the kernel's buffer. A host that gives the connection no processor
-// for long enough may have it look stuck, but not each time.
+// A receiver that gets more than its connection can queue leaves it in the kernel's buffer. A host that gives the
+// connection no processor for long enough may have it look stuck, but not each time.
 func TestBulkIsNotDroppedInsideTheLibrary(t *testing.T) {
 	var why string
 	for range 3 {
@@ -487,7 +496,8 @@ func bulk(t *testing.T) string {
 	as := a.Sockets()[0]
 	// Equal but for what is queued now, and for a few of the handshake that the connection counts twice.
 	if lib := a.Counters().LibraryDrops; lib != 0 || as.PacketsIn+16 < received || as.PacketsIn > received+256 {
-		return fmt.Sprintf("%d library drops, %d datagrams read, %d received, %d kernel drops, %d lost", lib, as.PacketsIn, received, as.Drops, b.Counters().PacketsLost)
+		return fmt.Sprintf("%d library drops, %d datagrams read, %d received, %d kernel drops, %d lost", lib,
+			as.PacketsIn, received, as.Drops, b.Counters().PacketsLost)
 	}
 	return ""
 }

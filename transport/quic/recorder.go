@@ -9,9 +9,10 @@ import (
 	"github.com/quic-go/quic-go/qlogwriter"
 )
 
-// recorder counts the packets that quic-go drops because a queue is full. It looks at nothing else and keeps nothing. An endpoint has one
-// for the queue of those who begin a handshake. A connection with one costs: quic-go builds an event for every packet (7 allocations,
-// measured with v0.65). So connections have one only where nothing else tells; see traces.
+// recorder counts the packets that quic-go drops because a queue is full. It looks at nothing else and keeps nothing.
+// An endpoint has one for the queue of those who begin a handshake. A connection with one costs: quic-go builds an
+// event for every packet (7 allocations, measured with v0.65). So connections have one only where nothing else tells;
+// see traces.
 type recorder struct{ drops *atomic.Uint64 }
 
 var (

@@ -11,8 +11,9 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Two hundred round trips of 64 KiB take under a second with any MTU that Config accepts. The bound here is ten times that, three times
-// over, for machines that are busy; the log has what was measured. Under the race detector it says nothing of the time.
+// Two hundred round trips of 64 KiB take under a second with any MTU that Config accepts. The bound here is ten times
+// that, three times over, for machines that are busy; the log has what was measured. Under the race detector it says
+// nothing of the time.
 func TestRoundTripsOf64KiBWithAnyMTU(t *testing.T) {
 	const size, bound = 64 << 10, 10 * time.Second
 	trips := 200
@@ -163,14 +164,16 @@ func TestCountersKeepClosedSockets(t *testing.T) {
 	ln.Close()
 	for i, tr := range []*Transport{a, b} {
 		c, was := tr.Counters(), before[i]
-		if c.DatagramsIn < was.DatagramsIn || c.DatagramsOut < was.DatagramsOut || c.RecvCalls < was.RecvCalls || c.SendCalls < was.SendCalls {
+		if c.DatagramsIn < was.DatagramsIn || c.DatagramsOut < was.DatagramsOut || c.RecvCalls < was.RecvCalls ||
+			c.SendCalls < was.SendCalls {
 			t.Errorf("before the close %+v, after it %+v", was, c)
 		}
 		if len(tr.Sockets()) != 0 {
 			t.Errorf("sockets are left: %+v", tr.Sockets())
 		}
 	}
-	if before[0].DatagramsOut < size/MaxMTU || before[1].DatagramsIn < size/MaxMTU || before[1].RecvCalls == 0 || before[1].RecvCalls > before[1].DatagramsIn {
+	if before[0].DatagramsOut < size/MaxMTU || before[1].DatagramsIn < size/MaxMTU || before[1].RecvCalls == 0 ||
+		before[1].RecvCalls > before[1].DatagramsIn {
 		t.Errorf("sender %+v, receiver %+v", before[0], before[1])
 	}
 }

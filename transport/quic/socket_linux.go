@@ -137,8 +137,8 @@ func (s *socket) SetWriteBuffer(int) error {
 	return nil
 }
 
-// WriteMsgUDP sends one datagram, or a batch of them if oob says so. With GSO off, or after the device has refused a batch,
-// it sends a batch one by one. (quic-go has a fallback of its own, with a data race in it.)
+// WriteMsgUDP sends one datagram, or a batch of them if oob says so. With GSO off, or after the device has refused a
+// batch, it sends a batch one by one. (quic-go has a fallback of its own, with a data race in it.)
 func (s *socket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, error) {
 	seg := segmentSize(oob)
 	if seg == 0 {
@@ -258,10 +258,12 @@ func (s *socket) feedsAll(ms []ipv4.Message) {
 	}
 }
 
-// passing says whether a read error is a report about one packet that was sent, such as "message too long" for a probe of path
-// MTU discovery. Reading it clears it. ECONNREFUSED is not passing: the peer's port is closed, so its process is gone.
+// passing says whether a read error is a report about one packet that was sent, such as "message too long" for a probe
+// of path MTU discovery. Reading it clears it. ECONNREFUSED is not passing: the peer's port is closed, so its process
+// is gone.
 func passing(err error) bool {
-	for _, e := range []error{unix.EMSGSIZE, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENOPROTOOPT, unix.EACCES, unix.EOPNOTSUPP, unix.EPROTO, unix.ENONET} {
+	for _, e := range []error{unix.EMSGSIZE, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN,
+		unix.ENOPROTOOPT, unix.EACCES, unix.EOPNOTSUPP, unix.EPROTO, unix.ENONET} {
 		if errors.Is(err, e) {
 			return true
 		}

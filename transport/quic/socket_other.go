@@ -78,7 +78,8 @@ func (t *Transport) settle(s *socket) {
 // serves does nothing: quic-go reads the socket itself.
 func (s *socket) serves(*quicgo.Conn) (leave func()) { return func() {} }
 
-// count adds nothing: what goes through the socket is not seen, and the connections' recorders count the library's drops.
+// count adds nothing: what goes through the socket is not seen, and the connections' recorders count the library's
+// drops.
 func (s *socket) count(*transport.Counters) {}
 
 // traces says that connections need a recorder to count the library's drops.

@@ -13,8 +13,9 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Many dials in one burst: quic-go's queue of connections is 32 long, so the accept loop must be quick. And the endpoint's receive
-// buffer may hold the first packets of a few only: dials that all begin at once retransmit at once, and the same ones are lost each time.
+// Many dials in one burst: quic-go's queue of connections is 32 long, so the accept loop must be quick. And the
+// endpoint's receive buffer may hold the first packets of a few only: dials that all begin at once retransmit at once,
+// and the same ones are lost each time.
 func TestDialStormIsNotRefused(t *testing.T) {
 	t.Run("128", func(t *testing.T) { storm(t, 128, 0) })
 	t.Run("256 to a buffer of 64 KiB", func(t *testing.T) { storm(t, 256, 32<<10) })
@@ -68,8 +69,8 @@ func storm(t *testing.T, storm, buffer int) {
 	}
 }
 
-// TestDialsTakeTurns: of many dials to an address that does not answer, maxHandshakes are under way at once; and they do not keep one
-// to another address from getting its turn.
+// TestDialsTakeTurns: of many dials to an address that does not answer, maxHandshakes are under way at once; and they
+// do not keep one to another address from getting its turn.
 func TestDialsTakeTurns(t *testing.T) {
 	const dials = 3*maxHandshakes + 1
 	const limit = time.Second
@@ -106,7 +107,8 @@ func TestDialsTakeTurns(t *testing.T) {
 				t.Error("a dial to an address that does not answer came through")
 			}
 			if ctx.Err() != nil {
-				t.Errorf("dial %d ended only with the test's patience, and not by the limit, which counts from its turn: %v", i, err)
+				t.Errorf("dial %d ended only with the test's patience, and not by the limit, which counts from its "+
+					"turn: %v", i, err)
 			}
 		})
 	}

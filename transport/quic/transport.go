@@ -146,7 +146,8 @@ func (t *Transport) dial(ctx context.Context, req transport.DialRequest) (*lane,
 	return l, nil
 }
 
-func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, tr *quicgo.Transport, index int) (*lane, error) {
+func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, tr *quicgo.Transport, index int) (*lane,
+	error) {
 	stream, err := conn.OpenStreamSync(ctx)
 	if err != nil {
 		return nil, err
@@ -165,8 +166,9 @@ func (t *Transport) dialled(ctx context.Context, conn *quicgo.Conn, s *socket, t
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
 	return base.DialFailure{
-		Plane: t.Plane(), Request: req, Limit: t.cfg.HandshakeTimeout, Silence: ", either nothing speaks QUIC there or UDP is blocked on the way",
-		Closed: t.ctx.Err() != nil, Err: t.explained(err, req.Address),
+		Plane: t.Plane(), Request: req, Limit: t.cfg.HandshakeTimeout,
+		Silence: ", either nothing speaks QUIC there or UDP is blocked on the way",
+		Closed:  t.ctx.Err() != nil, Err: t.explained(err, req.Address),
 	}.Error(ctx)
 }
 

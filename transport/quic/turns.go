@@ -5,13 +5,15 @@ import (
 	"sync"
 )
 
-// maxHandshakes is how many dials of a Transport to one address are in their handshake at once. quic-go's timers have no jitter: what
-// begins in one moment retransmits in one moment, two datagrams each, which the kernel counts as 2 to 4 KiB. When they are more than
-// the endpoint's receive buffer holds, the same ones are lost each time, and their dials stall until they time out while those before them
-// took milliseconds. Eight fit into the smallest buffer that makes sense, and keep a processor of the endpoint busy.
+// maxHandshakes is how many dials of a Transport to one address are in their handshake at once. quic-go's timers have
+// no jitter: what begins in one moment retransmits in one moment, two datagrams each, which the kernel counts as 2 to 4
+// KiB. When they are more than the endpoint's receive buffer holds, the same ones are lost each time, and their dials
+// stall until they time out while those before them took milliseconds. Eight fit into the smallest buffer that makes
+// sense, and keep a processor of the endpoint busy.
 const maxHandshakes = 8
 
-// turns hands out the places of handshakes, by address: a host that does not answer holds up nobody but those who dial it.
+// turns hands out the places of handshakes, by address: a host that does not answer holds up nobody but those who dial
+// it.
 type turns struct {
 	mu sync.Mutex
 	at map[string]*places

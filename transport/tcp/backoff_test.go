@@ -65,7 +65,8 @@ func TestAcceptErrorsMakeNoStorm(t *testing.T) {
 				if got := tr.Counters().AcceptErrors; int64(got) != s.calls.Load() {
 					t.Errorf("%d errors are counted of %d", got, s.calls.Load())
 				}
-				if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "cannot accept") || !strings.Contains(log.String(), "ulimit") {
+				if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(),
+					"cannot accept") || !strings.Contains(log.String(), "ulimit") {
 					t.Errorf("%d lines of log: %s", lines, log.String())
 				}
 				if err := ln.Close(); err != nil {

@@ -21,8 +21,10 @@ func factory(secure bool) transporttest.Factory {
 
 func BenchmarkStream(b *testing.B) {
 	for _, f := range []transporttest.Factory{factory(false), factory(true)} {
-		for _, load := range []transporttest.Load{{Lanes: 1, Ports: 1, Write: 64 << 10}, {Lanes: 2, Ports: 4, Write: 64 << 10}, {Lanes: 4, Ports: 4, Write: 64 << 10},
-			{Lanes: 4, Ports: 1, Write: 64 << 10}, {Lanes: 4, Ports: 4, Write: 1 << 10}, {Lanes: 64, Ports: 4, Write: 64 << 10}} {
+		for _, load := range []transporttest.Load{{Lanes: 1, Ports: 1, Write: 64 << 10},
+			{Lanes: 2, Ports: 4, Write: 64 << 10}, {Lanes: 4, Ports: 4, Write: 64 << 10},
+			{Lanes: 4, Ports: 1, Write: 64 << 10}, {Lanes: 4, Ports: 4, Write: 1 << 10},
+			{Lanes: 64, Ports: 4, Write: 64 << 10}} {
 			b.Run("plane="+f.Plane+"/"+load.String(), func(b *testing.B) { transporttest.BenchStream(b, f, load) })
 		}
 	}
@@ -31,7 +33,8 @@ func BenchmarkStream(b *testing.B) {
 func BenchmarkEcho(b *testing.B) {
 	for _, f := range []transporttest.Factory{factory(false), factory(true)} {
 		for _, size := range []int{64, 64 << 10} {
-			b.Run(fmt.Sprintf("plane=%s/bytes=%d", f.Plane, size), func(b *testing.B) { transporttest.BenchEcho(b, f, size) })
+			b.Run(fmt.Sprintf("plane=%s/bytes=%d", f.Plane, size),
+				func(b *testing.B) { transporttest.BenchEcho(b, f, size) })
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package tcp is the plane of TCP lanes, plain (plane tcp) or with TLS 1.3 (plane tls).
 //
-// A lane is one TCP connection. Plain TCP proves no identity and protects nothing. Multipath TCP and kernel keep-alives are
-// off: the mux has its own sign of life.
+// A lane is one TCP connection. Plain TCP proves no identity and protects nothing. Multipath TCP and kernel keep-alives
+// are off: the mux has its own sign of life.
 package tcp
 
 import (
@@ -34,10 +34,12 @@ type Config struct {
 	// RecvBuffer and SendBuffer are SO_RCVBUF and SO_SNDBUF in bytes, set on listeners before listen (accepted sockets
 	// inherit them) and on dialled sockets before connect. 0 lets the kernel tune, which is nearly always better.
 	RecvBuffer, SendBuffer int
-	// NotSentLowat is TCP_NOTSENT_LOWAT in bytes (Linux): how much the kernel takes that it has not sent yet. It keeps the
-	// kernel's queue short, so that urgent records do not wait behind megabytes. 0 means 128 KiB, -1 the kernel's own value.
+	// NotSentLowat is TCP_NOTSENT_LOWAT in bytes (Linux): how much the kernel takes that it has not sent yet. It keeps
+	// the kernel's queue short, so that urgent records do not wait behind megabytes. 0 means 128 KiB, -1 the kernel's
+	// own value.
 	NotSentLowat int
-	// HandshakeTimeout bounds Dial (connect and TLS handshake together) and the TLS handshake of an accepted lane. 0 means 5 s.
+	// HandshakeTimeout bounds Dial (connect and TLS handshake together) and the TLS handshake of an accepted lane. 0
+	// means 5 s.
 	HandshakeTimeout time.Duration
 	// Logger gets warnings; nil drops them.
 	Logger *slog.Logger
@@ -57,14 +59,18 @@ func (c Config) Validate() error {
 		n    int
 	}{{"receive", c.RecvBuffer}, {"send", c.SendBuffer}} {
 		if b.n < 0 || b.n > math.MaxInt32/2 { // the kernel doubles it
-			errs = append(errs, fmt.Errorf("tcp: %s buffer of %d bytes, the range is 0 (the kernel tunes) to %d", b.name, b.n, math.MaxInt32/2))
+			errs = append(errs, fmt.Errorf("tcp: %s buffer of %d bytes, the range is 0 (the kernel tunes) to %d",
+				b.name, b.n, math.MaxInt32/2))
 		}
 	}
 	if c.NotSentLowat < -1 || c.NotSentLowat > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("tcp: TCP_NOTSENT_LOWAT of %d bytes, the range is 1 to %d (0 = %d, -1 = the kernel's)", c.NotSentLowat, math.MaxInt32, DefaultNotSentLowat))
+		errs = append(errs,
+			fmt.Errorf("tcp: TCP_NOTSENT_LOWAT of %d bytes, the range is 1 to %d (0 = %d, -1 = the kernel's)",
+				c.NotSentLowat, math.MaxInt32, DefaultNotSentLowat))
 	}
 	if c.HandshakeTimeout < 0 {
-		errs = append(errs, fmt.Errorf("tcp: handshake timeout %v is negative (0 = %v)", c.HandshakeTimeout, DefaultHandshakeTimeout))
+		errs = append(errs, fmt.Errorf("tcp: handshake timeout %v is negative (0 = %v)", c.HandshakeTimeout,
+			DefaultHandshakeTimeout))
 	}
 	return errors.Join(errs...)
 }

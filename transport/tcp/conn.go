@@ -58,13 +58,14 @@ func (c *conn) handshake(ctx context.Context, tc *tls.Conn) error {
 func (c *conn) explained(err error) error {
 	address := c.info.Remote.String()
 	if other, ok := errors.AsType[tls.RecordHeaderError](err); ok && other.Conn != nil { // the first bytes that came
-		return &transport.ProtocolError{Address: address, Want: "TLS", Got: fmt.Sprintf("the bytes % x, which are not TLS", other.RecordHeader[:]), Err: err}
+		return &transport.ProtocolError{Address: address, Want: "TLS",
+			Got: fmt.Sprintf("the bytes % x, which are not TLS", other.RecordHeader[:]), Err: err}
 	}
 	return c.t.cfg.security().Explain(err, address, remoteAlert(err))
 }
 
-// remoteAlert is the alert that the peer sent, nil if the error is another one. crypto/tls wraps a number of a type that
-// it does not export.
+// remoteAlert is the alert that the peer sent, nil if the error is another one. crypto/tls wraps a number of a type
+// that it does not export.
 func remoteAlert(err error) *tls.AlertError {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -78,15 +79,15 @@ func remoteAlert(err error) *tls.AlertError {
 	return &a
 }
 
-// notTLS is what a peer that does not speak TLS is answered, so that it too sees what it has reached: the alert protocol_version
-// and the end.
+// notTLS is what a peer that does not speak TLS is answered, so that it too sees what it has reached: the alert
+// protocol_version and the end.
 var notTLS = []byte{21, 3, 3, 0, 2, 2, 70, 21, 3, 3, 0, 2, 1, 0}
 
 // partTime bounds how long a lane that failed its handshake may take to say so.
 const partTime = time.Second
 
-// part ends a lane that failed its handshake. An abort could overtake the alert that tells the peer why, so this side says that it
-// is through, and waits for the peer to go, a second at most. The context ends the wait.
+// part ends a lane that failed its handshake. An abort could overtake the alert that tells the peer why, so this side
+// says that it is through, and waits for the peer to go, a second at most. The context ends the wait.
 func (c *conn) part(ctx context.Context, failed error) {
 	defer context.AfterFunc(ctx, c.abort)()
 	if other, ok := errors.AsType[*transport.ProtocolError](failed); ok {
@@ -121,9 +122,9 @@ func (c *conn) Read(p []byte) (int, error) {
 // errCut is what a lane ends with that was cut or aborted where the peer has not ended its bytes.
 var errCut = fmt.Errorf("the connection ended in the middle of its bytes: %w", io.ErrUnexpectedEOF)
 
-// clean says whether the end of the bytes that a read has met is the peer's CloseWrite. crypto/tls takes a FIN between two
-// records for the alert close_notify that should have come before it; and the kernel reports a reset once, so a write may have
-// had it and leave the read with what looks like the end.
+// clean says whether the end of the bytes that a read has met is the peer's CloseWrite. crypto/tls takes a FIN between
+// two records for the alert close_notify that should have come before it; and the kernel reports a reset once, so a
+// write may have had it and leave the read with what looks like the end.
 func (c *conn) clean() bool {
 	if c.tls != nil {
 		return !c.below.ended.Load()
@@ -209,8 +210,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// abort ends the connection with a reset, so that the kernel does not go on delivering. tls.Conn.Close would wait up to 5 s
-// behind a blocked write to say goodbye; the lane below it just goes.
+// abort ends the connection with a reset, so that the kernel does not go on delivering. tls.Conn.Close would wait up to
+// 5 s behind a blocked write to say goodbye; the lane below it just goes.
 func (c *conn) abort() {
 	c.raw.SetLinger(0)
 	c.raw.Close()

@@ -42,7 +42,8 @@ func TestFewFilesChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := New(Config{TLS: plane == transport.PlaneTLS, Identity: id, Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, nil))})
+	tr, err := New(Config{TLS: plane == transport.PlaneTLS, Identity: id,
+		Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func TestFewFilesChild(t *testing.T) {
 		mu.Lock()
 		text := strings.TrimSpace(out.String())
 		mu.Unlock()
-		st := fewFilesState{Endpoint: ln.Endpoints()[0].String(), Accepted: accepted.Load(), AcceptErrors: tr.Counters().AcceptErrors}
+		st := fewFilesState{Endpoint: ln.Endpoints()[0].String(), Accepted: accepted.Load(),
+			AcceptErrors: tr.Counters().AcceptErrors}
 		if text != "" {
 			st.Log = strings.Split(text, "\n")
 		}
@@ -95,8 +97,8 @@ func TestFewFilesChild(t *testing.T) {
 	lanes.Wait()
 }
 
-// A process that has no descriptor left for further lanes tries again more and more seldom, logs it once, and accepts those
-// who wait as soon as lanes end.
+// A process that has no descriptor left for further lanes tries again more and more seldom, logs it once, and accepts
+// those who wait as soon as lanes end.
 func TestAcceptWithFewFiles(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFewFilesChild$")
 	cmd.Env = append(os.Environ(), fewFilesChild+"="+transport.PlaneTCP)
@@ -163,7 +165,8 @@ func TestAcceptWithFewFiles(t *testing.T) {
 	if most := uint64(16 + time.Since(began)/backoffMost); st.AcceptErrors > most {
 		t.Errorf("%d accept errors in %v: it does not back off", st.AcceptErrors, time.Since(began))
 	}
-	if len(st.Log) != 1 || !strings.Contains(st.Log[0], "too many open files") || !strings.Contains(st.Log[0], "ulimit -n") {
+	if len(st.Log) != 1 || !strings.Contains(st.Log[0], "too many open files") ||
+		!strings.Contains(st.Log[0], "ulimit -n") {
 		t.Errorf("the log says: %q", st.Log)
 	}
 	few := st.Accepted
@@ -177,7 +180,8 @@ func TestAcceptWithFewFiles(t *testing.T) {
 	if last := st.Log[len(st.Log)-1]; !strings.Contains(last, "accepting lanes again") {
 		t.Errorf("the log ends with %q", last)
 	}
-	// Closing happens while others are being accepted, so there may be another episode or two; never a line for each error.
+	// Closing happens while others are being accepted, so there may be another episode or two; never a line for each
+	// error.
 	if len(st.Log) > 2*dials {
 		t.Errorf("the log has %d lines", len(st.Log))
 	}

@@ -17,7 +17,8 @@ import (
 // errNoPlace and errEvicted are why a connection of plane tls has not become a lane.
 var (
 	errNoPlace = errors.New("all places of handshakes are taken")
-	errEvicted = fmt.Errorf("it was not through its handshake after %v, and another one needed its place", base.PlaceGrace)
+	errEvicted = fmt.Errorf("it was not through its handshake after %v, and another one needed its place",
+		base.PlaceGrace)
 )
 
 // listener accepts on all endpoints of a node.
@@ -130,7 +131,8 @@ func (ln *listener) loop(l accepter) {
 			}
 			wait, first := retry.next()
 			if first {
-				ln.t.log.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.plane, "endpoint", l.Addr().String(), "err", err,
+				ln.t.log.Warn("transport: cannot accept lanes, retrying", "plane", ln.t.plane, "endpoint",
+					l.Addr().String(), "err", err,
 					"fix", "if this is about file descriptors, raise the limit (ulimit -n)")
 			}
 			select {
@@ -182,7 +184,8 @@ func (ln *listener) serve(c *conn, place *base.Place) {
 func (ln *listener) failed(c *conn, err error) {
 	if ln.ctx.Err() == nil {
 		ln.t.tally.AcceptErrors.Add(1)
-		ln.t.log.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint", c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
+		ln.t.log.Warn("transport: an incoming lane failed its handshake", "plane", ln.t.plane, "endpoint",
+			c.info.Local.String(), "peer", c.info.Remote.String(), "err", err)
 	}
 }
 

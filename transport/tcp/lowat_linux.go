@@ -11,5 +11,6 @@ func setLowat(fd, bytes int) error {
 	if bytes < 0 {
 		return nil
 	}
-	return os.NewSyscallError("setsockopt TCP_NOTSENT_LOWAT", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes))
+	return os.NewSyscallError("setsockopt TCP_NOTSENT_LOWAT", unix.SetsockoptInt(fd, unix.IPPROTO_TCP,
+		unix.TCP_NOTSENT_LOWAT, bytes))
 }

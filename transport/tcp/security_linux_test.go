@@ -13,7 +13,8 @@ func TestSecurity(t *testing.T) {
 	transporttest.RunSecurity(t, transporttest.Secured{
 		Bind: "127.0.0.1:0",
 		New: func(t testing.TB, s transport.Security, log *slog.Logger) transport.Transport {
-			tr, err := New(Config{TLS: true, Identity: s.Identity, Authority: s.Authority, Curves: s.Curves, Logger: log, HandshakeTimeout: 30 * time.Second})
+			tr, err := New(Config{TLS: true, Identity: s.Identity, Authority: s.Authority, Curves: s.Curves,
+				Logger: log, HandshakeTimeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

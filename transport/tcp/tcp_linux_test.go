@@ -28,7 +28,8 @@ func option(t *testing.T, c *net.TCPConn, level, name int) int {
 	}
 	var v int
 	var oerr error
-	if err := raw.Control(func(fd uintptr) { v, oerr = unix.GetsockoptInt(int(fd), level, name) }); err != nil || oerr != nil {
+	if err := raw.Control(func(fd uintptr) { v, oerr = unix.GetsockoptInt(int(fd), level, name) }); err != nil ||
+		oerr != nil {
 		t.Fatal(err, oerr)
 	}
 	return v
@@ -81,7 +82,8 @@ func TestSocketOptionsOnBothEnds(t *testing.T) {
 			}
 		}
 		for _, s := range tr.Sockets() {
-			if c.recv != 0 && (s.RecvAsked != 50_000 || s.RecvGranted != 100_000 || s.SendAsked != 60_000 || s.SendGranted != 120_000) {
+			if c.recv != 0 && (s.RecvAsked != 50_000 || s.RecvGranted != 100_000 || s.SendAsked != 60_000 ||
+				s.SendGranted != 120_000) {
 				t.Errorf("socket %+v", s)
 			}
 		}
@@ -140,7 +142,8 @@ func TestAcceptGoesOnAfterErrorsAndLogsOnce(t *testing.T) {
 	a.Close()
 	mu.Lock()
 	defer mu.Unlock()
-	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "too many open files") || !strings.Contains(lines[1], "again") {
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 ||
+		!strings.Contains(lines[0], "too many open files") || !strings.Contains(lines[1], "again") {
 		t.Errorf("the log says:\n%s", out.String())
 	}
 	if n := tr.Counters().AcceptErrors; n != 4 {
@@ -237,7 +240,8 @@ func TestPlaneMismatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Write([]byte("not a TLS record"))
-	if err := <-result; err == nil || !strings.Contains(err.Error(), "TLS handshake") || !strings.Contains(err.Error(), addr) {
+	if err := <-result; err == nil || !strings.Contains(err.Error(), "TLS handshake") || !strings.Contains(err.Error(),
+		addr) {
 		t.Errorf("dial: %v", err)
 	}
 	a.Close()
@@ -248,7 +252,8 @@ func TestConfigComplaints(t *testing.T) {
 	if err == nil {
 		t.Fatal("no complaint")
 	}
-	for _, want := range []string{"Identity", "receive buffer of -1", "send buffer of 2147483648", "NOTSENT_LOWAT of -2", "handshake timeout"} {
+	for _, want := range []string{"Identity", "receive buffer of -1", "send buffer of 2147483648",
+		"NOTSENT_LOWAT of -2", "handshake timeout"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -114,7 +114,8 @@ func (t *Transport) dial(outer context.Context, req transport.DialRequest) (*con
 
 // dialError says what was dialled and why it failed.
 func (t *Transport) dialError(ctx context.Context, req transport.DialRequest, err error) error {
-	return base.DialFailure{Plane: t.plane, Request: req, Limit: t.cfg.HandshakeTimeout, Closed: t.ctx.Err() != nil, Err: err}.Error(ctx)
+	return base.DialFailure{Plane: t.plane, Request: req, Limit: t.cfg.HandshakeTimeout, Closed: t.ctx.Err() != nil,
+		Err: err}.Error(ctx)
 }
 
 // control sets the options of a socket before connect or listen.
@@ -143,8 +144,8 @@ func (t *Transport) forget(c *conn) {
 	delete(t.conns, c)
 }
 
-// Sockets implements transport.Transport. Accepted lanes have sockets of their own here; they stand as RoleLane with lane -1.
-// Granted is read now: with 0 asked the kernel changes it while the lane runs.
+// Sockets implements transport.Transport. Accepted lanes have sockets of their own here; they stand as RoleLane with
+// lane -1. Granted is read now: with 0 asked the kernel changes it while the lane runs.
 func (t *Transport) Sockets() []transport.SocketInfo {
 	t.mu.Lock()
 	conns, lns := slices.Collect(maps.Keys(t.conns)), slices.Collect(maps.Keys(t.listeners))

@@ -25,8 +25,9 @@ func (l Load) String() string {
 // mib is what an iteration of BenchStream carries, over all lanes.
 const mib = 1 << 20
 
-// BenchStream measures lanes that are kept full from the acceptor to the dialler, as a worker's are. It reports, for a MiB, the CPU
-// time of both ends (they share the process), datagrams and calls, and the drops by kind over the whole measurement.
+// BenchStream measures lanes that are kept full from the acceptor to the dialler, as a worker's are. It reports, for a
+// MiB, the CPU time of both ends (they share the process), datagrams and calls, and the drops by kind over the whole
+// measurement.
 func BenchStream(b *testing.B, f Factory, load Load) {
 	dialer, _ := f.New(b)
 	acceptor, id := f.New(b)
@@ -132,7 +133,8 @@ func BenchEcho(b *testing.B, f Factory, size int) {
 }
 
 // benchLane opens lane i.
-func benchLane(b *testing.B, ln transport.Listener, dialer transport.Transport, id transport.NodeID, i int) (d, a transport.Conn) {
+func benchLane(b *testing.B, ln transport.Listener, dialer transport.Transport, id transport.NodeID, i int) (d,
+	a transport.Conn) {
 	b.Helper()
 	eps := ln.Endpoints()
 	d, err := dialer.Dial(b.Context(), transport.DialRequest{Address: eps[i%len(eps)].String(), Peer: id, Lane: i})

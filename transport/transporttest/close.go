@@ -41,7 +41,8 @@ func testHalfClose(t *testing.T, from, to transport.Conn) {
 	if err := to.CloseWrite(); err != nil {
 		t.Errorf("CloseWrite of the other end: %v", err)
 	}
-	if r := must(t, start(func() result { return drain(from, -1) }), "reading to the end"); r.n != 0 || r.err != io.EOF {
+	if r := must(t, start(func() result { return drain(from, -1) }), "reading to the end"); r.n != 0 ||
+		r.err != io.EOF {
 		t.Errorf("%d bytes and %v after the other end's CloseWrite, want io.EOF", r.n, r.err)
 	}
 }
@@ -112,7 +113,8 @@ func testLocalCloseWrite(t *testing.T, from, to transport.Conn) {
 func wantRemote(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || err == io.EOF || errors.Is(err, transport.ErrClosed) {
-		t.Errorf("%s after the peer's Close ended with %v, want an error that is neither io.EOF nor ErrClosed", what, err)
+		t.Errorf("%s after the peer's Close ended with %v, want an error that is neither io.EOF nor ErrClosed", what,
+			err)
 	}
 }
 
@@ -256,7 +258,8 @@ func testLanesAfterListenerClose(t *testing.T, f Factory) {
 		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("read on a lane whose listener was closed: %v, want ErrClosed", err)
 		}
-		wantRemote(t, "the dialler's read", must(t, start(func() result { return drain(d, -1) }), "the dialler's read").err)
+		wantRemote(t, "the dialler's read", must(t, start(func() result { return drain(d, -1) }),
+			"the dialler's read").err)
 		return
 	}
 	sent := start(func() result { return send(a, 1, 100_000, 1000) })

@@ -76,8 +76,8 @@ func testDuplex(t *testing.T, f Factory) {
 	same(t, must(t, s2, "writing"), must(t, g2, "reading"))
 }
 
-// blocked writes until the lane takes no more for a while and gives the sum of what was taken so far. That "a while" may be
-// too short on a slow machine makes the test milder, it cannot make it fail.
+// blocked writes until the lane takes no more for a while and gives the sum of what was taken so far. That "a while"
+// may be too short on a slow machine makes the test milder, it cannot make it fail.
 func blocked(t *testing.T, from transport.Conn, stop *atomic.Bool) <-chan result {
 	t.Helper()
 	const endless = 256 << 20 // no lane holds that much

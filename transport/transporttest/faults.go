@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// testTruncation ends the connection below a lane in the middle of its bytes, as a middlebox does. A plane with a proof of who
-// is at the other end must not take that for the peer's CloseWrite.
+// testTruncation ends the connection below a lane in the middle of its bytes, as a middlebox does. A plane with a proof
+// of who is at the other end must not take that for the peer's CloseWrite.
 func testTruncation(t *testing.T, f Factory) {
 	if f.Network != "tcp" {
 		t.Skip("below this plane there is no stream that could be cut")
@@ -49,7 +49,8 @@ func testLossyPath(t *testing.T, f Factory) {
 		t.Error(err)
 	}
 	if relay.dropped.Load() == 0 || relay.doubled.Load() == 0 || relay.delayed.Load() == 0 {
-		t.Errorf("the path was not bad: %d dropped, %d doubled, %d delayed", relay.dropped.Load(), relay.doubled.Load(), relay.delayed.Load())
+		t.Errorf("the path was not bad: %d dropped, %d doubled, %d delayed", relay.dropped.Load(), relay.doubled.Load(),
+			relay.delayed.Load())
 	}
 	if c := d.Info(); c.Remote.String() != relay.address {
 		t.Errorf("the lane runs to %v, not through the relay", c.Remote)
@@ -184,13 +185,14 @@ func newDatagramRelay(t *testing.T, to string) *datagramRelay {
 	return r
 }
 
-// carry passes datagrams on until the socket is closed. Each direction loses its 20th, repeats its 30th and delays its 7th datagram
-// behind the next one.
+// carry passes datagrams on until the socket is closed. Each direction loses its 20th, repeats its 30th and delays its
+// 7th datagram behind the next one.
 func (r *datagramRelay) carry(from *net.UDPConn, send func([]byte), seen func(*net.UDPAddr)) {
 	buf := make([]byte, 2048)
 	var held []byte
 	for i := 1; ; i++ {
-		_ = from.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // so that what is held goes out though nothing follows
+		// so that what is held goes out though nothing follows
+		_ = from.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		n, addr, err := from.ReadFromUDP(buf)
 		if err != nil {
 			if ne, ok := err.(net.Error); !ok || !ne.Timeout() {

@@ -42,7 +42,8 @@ func (p pairOfLanes) flow(seed byte, total, most int) error {
 		wg.Go(func() {
 			got, out := drain(w[1], total), <-sent
 			if got.err != nil || out.err != nil || got.sum != out.sum {
-				errs[i] = fmt.Errorf("read %d bytes (%08x, %v), written %d (%08x, %v)", got.n, got.sum, got.err, out.n, out.sum, out.err)
+				errs[i] = fmt.Errorf("read %d bytes (%08x, %v), written %d (%08x, %v)", got.n, got.sum, got.err, out.n,
+					out.sum, out.err)
 			}
 		})
 	}
@@ -96,7 +97,8 @@ func testBlockedLane(t *testing.T, f Factory, lanes []pairOfLanes) {
 	}
 }
 
-// testFaultInOneLane aborts one lane in the middle of its bytes. Its ends get errors, never a clean end; the others lose nothing.
+// testFaultInOneLane aborts one lane in the middle of its bytes. Its ends get errors, never a clean end; the others
+// lose nothing.
 func testFaultInOneLane(t *testing.T, f Factory, lanes []pairOfLanes) {
 	others := make(chan error, len(lanes))
 	for i, p := range lanes[1:] {
@@ -126,10 +128,11 @@ func (s stressShape) String() string {
 	return fmt.Sprintf("%dLanes%dMessages%dB", s.lanes, s.messages, s.bytes)
 }
 
-// testStress echoes messages one after the other on each of many lanes at once. The smallest is the shape of a token, the largest
-// that of a large record.
+// testStress echoes messages one after the other on each of many lanes at once. The smallest is the shape of a token,
+// the largest that of a large record.
 func testStress(t *testing.T, f Factory) {
-	for _, s := range []stressShape{{1, 1, 100}, {1, 300, 64}, {4, 100, 64}, {16, 20, 1000}, {4, 20, 65_536}, {2, 2, 4 << 20}} {
+	for _, s := range []stressShape{{1, 1, 100}, {1, 300, 64}, {4, 100, 64}, {16, 20, 1000}, {4, 20, 65_536},
+		{2, 2, 4 << 20}} {
 		t.Run(s.String(), func(t *testing.T) {
 			r := newRig(t, f, min(s.lanes, 4))
 			done := make(chan error, s.lanes)

@@ -50,7 +50,8 @@ func fixed(t *testing.T, f Factory, tr transport.Transport, n int) (transport.Li
 		t.Fatalf("Factory.Bind: %v", err)
 	}
 	for range 50 {
-		// Below the range from which the kernel takes ports for connections: thousands of those leave no three free ones together.
+		// Below the range from which the kernel takes ports for connections: thousands of those leave no three free
+		// ones together.
 		bind := net.JoinHostPort(host, strconv.Itoa(20000+rand.IntN(12000)))
 		ln, err := tr.Listen(t.Context(), bind, n)
 		var taken *transport.BindError

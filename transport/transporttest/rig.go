@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// patience bounds every wait of the suite. It is long because machines are slow, under -race and beside other work, and only a
-// failing test waits for it.
+// patience bounds every wait of the suite. It is long because machines are slow, under -race and beside other work, and
+// only a failing test waits for it.
 const patience = 3 * time.Minute
 
 // rig is two nodes, one of which listens.

@@ -32,7 +32,8 @@ const (
 	frontend = "spiffe://laneway/frontend"
 )
 
-// RunSecurity holds a plane to one behaviour in its handshakes: who is taken, and what both sides say of one who is not.
+// RunSecurity holds a plane to one behaviour in its handshakes: who is taken, and what both sides say of one who is
+// not.
 func RunSecurity(t *testing.T, f Secured) {
 	for _, c := range []struct {
 		name string
@@ -132,8 +133,8 @@ func authority(t *testing.T, trust, signs *CA, base, of string, l Leaf, log slog
 	return a
 }
 
-// try dials, writes a byte and reads one; it gives what the dialler fails with. A dialler that was refused may learn it only at
-// its first read. Where it is taken, the acceptor answers.
+// try dials, writes a byte and reads one; it gives what the dialler fails with. A dialler that was refused may learn it
+// only at its first read. Where it is taken, the acceptor answers.
 func try(t *testing.T, from *party, ln transport.Listener, peer transport.NodeID) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -194,8 +195,10 @@ func (p *party) seen(t *testing.T) error {
 
 func testAuthority(t *testing.T, f Secured) {
 	ca := NewCA(t, "root")
-	a := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "worker", frontend, Leaf{Name: worker}, nil)})
-	d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "frontend", worker, Leaf{Name: frontend}, nil)})
+	a := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "worker", frontend, Leaf{Name: worker},
+		nil)})
+	d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "frontend", worker, Leaf{Name: frontend},
+		nil)})
 	ln := listen(t, a, f)
 	// The NodeID is not the certificate's: any is as good.
 	for _, peer := range []transport.NodeID{a.id.ID, {}} {
@@ -235,7 +238,8 @@ func testCurves(t *testing.T, f Secured) {
 		}
 		other := newParty(t, f, transport.Security{Curves: []tls.CurveID{differs}})
 		err = try(t, other, ln, a.id.ID)
-		if bad, ok := errors.AsType[*transport.ProtocolError](err); !ok || !strings.Contains(bad.Error(), "key exchange") {
+		if bad, ok := errors.AsType[*transport.ProtocolError](err); !ok || !strings.Contains(bad.Error(),
+			"key exchange") {
 			t.Errorf("%s: a dialler with another curve got %v, want a *ProtocolError", name, err)
 		}
 	}
@@ -250,7 +254,8 @@ func testRefusals(t *testing.T, f Secured) {
 		leaf         Leaf
 	}
 	good := [2]side{{ca, ca, worker, Leaf{Name: frontend}}, {ca, ca, frontend, Leaf{Name: worker}}} // dialler, acceptor
-	serverOnly, clientOnly := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	serverOnly, clientOnly := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		[]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	for name, c := range map[string]struct {
 		dialler, acceptor side // zero: pins
 		pin               func(a *party) transport.NodeID
@@ -271,7 +276,8 @@ func testRefusals(t *testing.T, f Secured) {
 		"dialler has the wrong name": {
 			dialler: side{ca, ca, worker, Leaf{Name: "spiffe://laneway/impostor"}}, acceptor: good[1],
 			wantDialler: new(*transport.RefusedError), wantAcceptor: new(*transport.CertificateError),
-			says: [2][]string{{"--peer-name", "spiffe://laneway/impostor"}, {"wrong name", frontend, "spiffe://laneway/impostor"}},
+			says: [2][]string{{"--peer-name", "spiffe://laneway/impostor"},
+				{"wrong name", frontend, "spiffe://laneway/impostor"}},
 		},
 		"acceptor is of an unknown authority": {
 			dialler: good[0], acceptor: side{ca, strange, frontend, Leaf{Name: worker}},
@@ -296,7 +302,8 @@ func testRefusals(t *testing.T, f Secured) {
 		"only the dialler has an authority": {
 			dialler:     good[0],
 			wantDialler: new(*transport.CertificateError), wantAcceptor: new(*transport.RefusedError),
-			says: [2][]string{{"unknown authority", "laneway node"}, {"--tls-ca", "this node showed the certificate of node"}},
+			says: [2][]string{{"unknown authority", "laneway node"},
+				{"--tls-ca", "this node showed the certificate of node"}},
 		},
 		"only the acceptor has an authority": {
 			acceptor:    good[1],
@@ -309,7 +316,8 @@ func testRefusals(t *testing.T, f Secured) {
 			var s [2]transport.Security
 			for i, x := range []side{c.dialler, c.acceptor} {
 				if x.trust != nil {
-					s[i].Authority = authority(t, x.trust, x.signs, strings.ReplaceAll(name, " ", "-")+string(rune('0'+i)), x.peer, x.leaf, nil)
+					s[i].Authority = authority(t, x.trust, x.signs, strings.ReplaceAll(name, " ", "-")+
+						string(rune('0'+i)), x.peer, x.leaf, nil)
 				}
 			}
 			d, a := newParty(t, f, s[0]), newParty(t, f, s[1])
@@ -358,8 +366,10 @@ func testExpired(t *testing.T, f Secured) {
 	for _, who := range []string{"acceptor", "dialler"} {
 		t.Run(who, func(t *testing.T) {
 			life := map[bool]time.Duration{true: 2 * time.Second}
-			a := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "w-"+who, frontend, Leaf{Name: worker, Life: life[who == "acceptor"]}, nil)})
-			d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "f-"+who, worker, Leaf{Name: frontend, Life: life[who == "dialler"]}, nil)})
+			a := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "w-"+who, frontend,
+				Leaf{Name: worker, Life: life[who == "acceptor"]}, nil)})
+			d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "f-"+who, worker,
+				Leaf{Name: frontend, Life: life[who == "dialler"]}, nil)})
 			time.Sleep(2100 * time.Millisecond) // certificates know whole seconds
 			ln := listen(t, a, f)
 			de, ae := try(t, d, ln, a.id.ID), a.seen(t)
@@ -371,7 +381,8 @@ func testExpired(t *testing.T, f Secured) {
 			if !ok || bad.Reason != transport.CertificateExpired || !strings.Contains(bad.Error(), "valid from") {
 				t.Errorf("the one who refuses says %v", refuses)
 			}
-			if _, ok := errors.AsType[*transport.RefusedError](refused); !ok || !strings.Contains(refused.Error(), "valid from") {
+			if _, ok := errors.AsType[*transport.RefusedError](refused); !ok || !strings.Contains(refused.Error(),
+				"valid from") {
 				t.Errorf("the refused one says %v", refused)
 			}
 		})
@@ -384,7 +395,8 @@ func testReload(t *testing.T, f Secured) {
 	notes := &errorLog{}
 	wa := authority(t, ca, ca, "worker", frontend, Leaf{Name: worker}, notes)
 	a := newParty(t, f, transport.Security{Authority: wa})
-	d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "frontend", worker, Leaf{Name: frontend}, nil)})
+	d := newParty(t, f, transport.Security{Authority: authority(t, ca, ca, "frontend", worker, Leaf{Name: frontend},
+		nil)})
 	ln := listen(t, a, f)
 	if err := try(t, d, ln, a.id.ID); err != nil {
 		t.Fatal(err)
@@ -419,7 +431,8 @@ func testReload(t *testing.T, f Secured) {
 		t.Fatal(err)
 	}
 	err = try(t, d, ln, a.id.ID)
-	if bad, ok := errors.AsType[*transport.CertificateError](err); !ok || bad.Reason != transport.CertificateUnknownAuthority {
+	if bad, ok := errors.AsType[*transport.CertificateError](err); !ok ||
+		bad.Reason != transport.CertificateUnknownAuthority {
 		t.Errorf("after the change of the authorities: %v", err)
 	}
 	if n := notes.count("read again"); n < 2 {

@@ -114,7 +114,8 @@ func testSocketsAndCounters(t *testing.T, f Factory) {
 	same(t, must(t, sent, "writing"), got)
 
 	ds := r.dialer.Sockets()
-	if len(ds) != 1 || ds[0].Role != transport.RoleLane || ds[0].Lane != 1 || ds[0].Plane != f.Plane || ds[0].Port != port(t, d.Info().Local) {
+	if len(ds) != 1 || ds[0].Role != transport.RoleLane || ds[0].Lane != 1 || ds[0].Plane != f.Plane ||
+		ds[0].Port != port(t, d.Info().Local) {
 		t.Errorf("the dialler's sockets: %+v", ds)
 	}
 	ports := make(map[int]bool)
@@ -138,10 +139,13 @@ func testSocketsAndCounters(t *testing.T, f Factory) {
 			t.Errorf("%s: dialler %+v, acceptor %+v", when, dc, ac)
 		}
 		if dc.BytesIn != size || dc.BytesOut != 1 || ac.BytesIn != 1 || ac.BytesOut != size {
-			t.Errorf("%s: bytes of the dialler %d/%d, of the acceptor %d/%d, want %d/1 and 1/%d", when, dc.BytesIn, dc.BytesOut, ac.BytesIn, ac.BytesOut, size, size)
+			t.Errorf("%s: bytes of the dialler %d/%d, of the acceptor %d/%d, want %d/1 and 1/%d", when, dc.BytesIn,
+				dc.BytesOut, ac.BytesIn, ac.BytesOut, size, size)
 		}
-		if f.Plane == transport.PlaneQUIC && (dc.PacketsIn < size/1500 || dc.PacketsOut == 0 || ac.PacketsOut < size/1500 || ac.PacketsIn == 0) {
-			t.Errorf("%s: packets of the dialler %d/%d, of the acceptor %d/%d", when, dc.PacketsIn, dc.PacketsOut, ac.PacketsIn, ac.PacketsOut)
+		if f.Plane == transport.PlaneQUIC && (dc.PacketsIn < size/1500 || dc.PacketsOut == 0 ||
+			ac.PacketsOut < size/1500 || ac.PacketsIn == 0) {
+			t.Errorf("%s: packets of the dialler %d/%d, of the acceptor %d/%d", when, dc.PacketsIn, dc.PacketsOut,
+				ac.PacketsIn, ac.PacketsOut)
 		}
 	}
 	check("open")

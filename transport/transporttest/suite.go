@@ -22,8 +22,8 @@ type Factory struct {
 	Bind string
 	// Silent gives an address on which a dial waits until its context ends.
 	Silent func(t testing.TB) string
-	// Unfinished begins n handshakes with an endpoint from an address of this host, and then says nothing more until the test ends. nil for
-	// a plane without a handshake.
+	// Unfinished begins n handshakes with an endpoint from an address of this host, and then says nothing more until
+	// the test ends. nil for a plane without a handshake.
 	Unfinished func(t testing.TB, to string, from netip.Addr, n int)
 	// Proves says that the plane proves NodeIDs.
 	Proves bool

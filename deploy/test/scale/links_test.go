@@ -20,8 +20,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// TestIdleLinks gives the real frontend links to many worker nodes, which stream nothing, and reports what a link costs it. By default 128
-// nodes; LANEWAY_SCALE_LINKS=512 is the size of docs/scale.md.
+// TestIdleLinks gives the real frontend links to many worker nodes, which stream nothing, and reports what a link costs
+// it. By default 128 nodes; LANEWAY_SCALE_LINKS=512 is the size of docs/scale.md.
 func TestIdleLinks(t *testing.T) {
 	count := 128
 	if s := os.Getenv("LANEWAY_SCALE_LINKS"); s != "" {
@@ -40,9 +40,12 @@ func TestIdleLinks(t *testing.T) {
 	}
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	port := lab.FreePort(t, 2)
-	front := lab.Start(t, lab.Options{Name: "frontend"}, filepath.Join(dir, "frontend"), "--admin-addr=127.0.0.1:"+strconv.Itoa(port), "--http-addr=127.0.0.1:"+strconv.Itoa(port+1),
-		"--namespace=links", "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(), "--response-plane=quic", "--log-level=error")
-	lab.Eventually(t, time.Minute, "the frontend answers", func() error { _, err := lab.Get("http://" + front.Admin + "/livez"); return err })
+	front := lab.Start(t, lab.Options{Name: "frontend"}, filepath.Join(dir, "frontend"), "--admin-addr=127.0.0.1:"+
+		strconv.Itoa(port), "--http-addr=127.0.0.1:"+strconv.Itoa(port+1),
+		"--namespace=links", "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(),
+		"--response-plane=quic", "--log-level=error")
+	lab.Eventually(t, time.Minute, "the frontend answers",
+		func() error { _, err := lab.Get("http://" + front.Admin + "/livez"); return err })
 	before := must(gauges(front))(t)
 
 	registry, err := etcd.New(t.Context(), etcd.Config{Endpoints: e.Endpoints(), Namespace: "links"})
@@ -52,7 +55,8 @@ func TestIdleLinks(t *testing.T) {
 	t.Cleanup(func() { registry.Close() })
 	var records []discovery.Worker
 	for i := range count {
-		records = append(records, discovery.Worker{Schema: discovery.Schema, ID: fmt.Sprintf("w-%d", i), Models: []string{"mock"}, Node: listen(t, i)})
+		records = append(records, discovery.Worker{Schema: discovery.Schema, ID: fmt.Sprintf("w-%d", i),
+			Models: []string{"mock"}, Node: listen(t, i)})
 	}
 	began := time.Now()
 	if _, err := registry.Register(t.Context(), records); err != nil {
@@ -73,11 +77,15 @@ func TestIdleLinks(t *testing.T) {
 	time.Sleep(calm)
 	later := must(gauges(front))(t)
 	each := func(name string) float64 { return (later[name] - before[name]) / float64(count) }
-	report(t, "%d idle links up after %v; each takes %.0f KiB resident, %.1f goroutines, %.1f files; PINGs of all take %.1f%% of a core",
-		count, up.Round(time.Millisecond), each("process_resident_memory_bytes")/1024, each("go_goroutines"), each("process_open_fds"),
+	report(t,
+		"%d idle links up after %v; each takes %.0f KiB resident, %.1f goroutines, %.1f files; PINGs of all take "+
+			"%.1f%% of a core",
+		count, up.Round(time.Millisecond), each("process_resident_memory_bytes")/1024, each("go_goroutines"),
+		each("process_open_fds"),
 		100*(later["process_cpu_seconds_total"]-after["process_cpu_seconds_total"])/calm.Seconds())
 	if later["laneway_links"] != float64(count) || later[`laneway_lane_deaths_total{reason="silent"}`] > 0 {
-		t.Errorf("idle links died: %v are left, %v were silent", later["laneway_links"], later[`laneway_lane_deaths_total{reason="silent"}`])
+		t.Errorf("idle links died: %v are left, %v were silent", later["laneway_links"],
+			later[`laneway_lane_deaths_total{reason="silent"}`])
 	}
 }
 
@@ -87,7 +95,8 @@ func listen(t *testing.T, i int) discovery.Node {
 	app := cli.New("node", "a node of the plane")
 	app.Env = nil
 	flags := planeflags.Register(app, planeflags.Options{})
-	if err := app.Parse([]string{"--response-plane=quic", "--server-endpoints=1", "--bind-addr=127.0.0.1:0", "--advertise-addr=127.0.0.1"}); err != nil {
+	if err := app.Parse([]string{"--response-plane=quic", "--server-endpoints=1", "--bind-addr=127.0.0.1:0",
+		"--advertise-addr=127.0.0.1"}); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)

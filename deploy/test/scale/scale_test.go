@@ -119,7 +119,8 @@ func TestControlPlane(t *testing.T) {
 		}
 		return nil
 	})
-	report(t, "registered in %v, known to all frontends after %v; %s", registered.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), since(servers, before, 0))
+	report(t, "registered in %v, known to all frontends after %v; %s", registered.Round(time.Millisecond),
+		time.Since(began).Round(time.Millisecond), since(servers, before, 0))
 
 	before = cpu(servers)
 	time.Sleep(calm)
@@ -137,8 +138,10 @@ func TestControlPlane(t *testing.T) {
 		t.Errorf("%d requests were sent, workers took %d", len(latencies), got)
 	}
 	slices.Sort(latencies)
-	report(t, "%d requests in %v (%.0f a second), answered in p50 %v, p99 %v; %s", len(latencies), took.Round(time.Millisecond), float64(len(latencies))/took.Seconds(),
-		latencies[len(latencies)/2].Round(10*time.Microsecond), latencies[len(latencies)*99/100].Round(10*time.Microsecond), since(servers, before, took))
+	report(t, "%d requests in %v (%.0f a second), answered in p50 %v, p99 %v; %s", len(latencies),
+		took.Round(time.Millisecond), float64(len(latencies))/took.Seconds(),
+		latencies[len(latencies)/2].Round(10*time.Microsecond),
+		latencies[len(latencies)*99/100].Round(10*time.Microsecond), since(servers, before, took))
 
 	// A frontend that comes late reads them all at once.
 	began = time.Now()
@@ -192,7 +195,8 @@ func startFrontend(ctx context.Context, t *testing.T, e, n *devserver.Server, i 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.registry.Close() })
-	if f.deliverer, err = nats.New(ctx, nats.Config{URL: n.URL(), Namespace: "scale", Name: "frontend-" + strconv.Itoa(i)}); err != nil {
+	if f.deliverer, err = nats.New(ctx, nats.Config{URL: n.URL(), Namespace: "scale", Name: "frontend-" +
+		strconv.Itoa(i)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.deliverer.Close() })
@@ -207,17 +211,21 @@ func startFrontend(ctx context.Context, t *testing.T, e, n *devserver.Server, i 
 	return f
 }
 
-func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count int, leaseTTL time.Duration, served *atomic.Int64) []*node {
+func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count int, leaseTTL time.Duration,
+	served *atomic.Int64) []*node {
 	all := make([]*node, count)
 	for i := range all {
 		x := &node{id: fmt.Sprintf("%032x", i+1)}
 		for k := i; k < workers; k += count {
 			x.records = append(x.records, discovery.Worker{
 				Schema: discovery.Schema, ID: fmt.Sprintf("w-%d", k), Models: []string{"mock"}, MaxRunning: 256,
-				Node: discovery.Node{ID: x.id, Name: fmt.Sprintf("node-%d", i), WireMin: 1, WireMax: 1, Planes: []discovery.Plane{
-					{Name: "quic", Endpoints: []string{"10.0.0.1:7400", "10.0.0.1:7401", "10.0.0.1:7402", "10.0.0.1:7403"}},
-					{Name: "tls", Endpoints: []string{"10.0.0.1:7400", "10.0.0.1:7401", "10.0.0.1:7402", "10.0.0.1:7403"}},
-				}},
+				Node: discovery.Node{ID: x.id, Name: fmt.Sprintf("node-%d", i), WireMin: 1, WireMax: 1,
+					Planes: []discovery.Plane{
+						{Name: "quic", Endpoints: []string{"10.0.0.1:7400", "10.0.0.1:7401", "10.0.0.1:7402",
+							"10.0.0.1:7403"}},
+						{Name: "tls", Endpoints: []string{"10.0.0.1:7400", "10.0.0.1:7401", "10.0.0.1:7402",
+							"10.0.0.1:7403"}},
+					}},
 			})
 		}
 		all[i] = x
@@ -241,7 +249,8 @@ func startNodes(ctx context.Context, t *testing.T, e, n *devserver.Server, count
 			return err
 		}
 		if x.registry, err = persist(ctx, func() (*etcd.Registry, error) {
-			return etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints(), Namespace: "scale", LeaseTTL: leaseTTL, DialTimeout: time.Minute})
+			return etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints(), Namespace: "scale", LeaseTTL: leaseTTL,
+				DialTimeout: time.Minute})
 		}); err != nil {
 			return err
 		}
@@ -270,7 +279,8 @@ func persist[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 	for deadline := time.Now().Add(limit); ; {
 		v, err := connect()
 		var unreachable *etcd.UnreachableError
-		if err == nil || !(errors.Is(err, discovery.ErrUnavailable) || errors.As(err, &unreachable)) || time.Now().After(deadline) {
+		if err == nil || !(errors.Is(err, discovery.ErrUnavailable) || errors.As(err, &unreachable)) ||
+			time.Now().After(deadline) {
 			return v, err
 		}
 		select {
@@ -281,7 +291,8 @@ func persist[T any](ctx context.Context, connect func() (T, error)) (T, error) {
 	}
 }
 
-// deliver has every frontend send one request of 4 KiB to every worker, 16 at a time, and returns how long each took to be accepted.
+// deliver has every frontend send one request of 4 KiB to every worker, 16 at a time, and returns how long each took to
+// be accepted.
 func deliver(ctx context.Context, t *testing.T, fronts []*frontend) []time.Duration {
 	t.Helper()
 	var mu sync.Mutex
@@ -300,7 +311,8 @@ func deliver(ctx context.Context, t *testing.T, fronts []*frontend) []time.Durat
 					id := fmt.Sprintf("w-%d", k)
 					began := time.Now()
 					rctx, cancel := context.WithTimeout(ctx, limit)
-					reply, err := f.deliverer.Deliver(rctx, id, discovery.Request{ID: id, Terms: make([]byte, 64), Payload: append([]byte(id+" "), padding...)})
+					reply, err := f.deliverer.Deliver(rctx, id, discovery.Request{ID: id, Terms: make([]byte, 64),
+						Payload: append([]byte(id+" "), padding...)})
 					cancel()
 					if err != nil || reply.Answer != discovery.Accepted {
 						t.Errorf("request to %s: %v %v", id, reply, err)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// balancer gives each request to the next of its frontends, as a Service and its proxy do. A frontend is taken out before it is told to leave,
-// which in Kubernetes the endpoint controller and preStop see to.
+// balancer gives each request to the next of its frontends, as a Service and its proxy do. A frontend is taken out
+// before it is told to leave, which in Kubernetes the endpoint controller and preStop see to.
 type balancer struct {
 	server *httptest.Server
 
@@ -37,7 +37,8 @@ func newBalancer(t *testing.T) *balancer {
 		b.starting[ctx.Value(backendKey{}).(string)]--
 	}
 	proxy := &httputil.ReverseProxy{
-		// A connection for each request: one that is kept might be closed by a leaving frontend just when it is used again.
+		// A connection for each request: one that is kept might be closed by a leaving frontend just when it is used
+		// again.
 		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext},
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -50,8 +51,8 @@ func newBalancer(t *testing.T) *balancer {
 		},
 	}
 	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// All of the request first: once an answer begins, Go's server closes the body that the proxy may still be about to see the end of, and
-		// the proxy then gives up its connection in the middle of the answer.
+		// All of the request first: once an answer begins, Go's server closes the body that the proxy may still be
+		// about to see the end of, and the proxy then gives up its connection in the middle of the answer.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

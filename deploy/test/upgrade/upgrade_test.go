@@ -53,7 +53,8 @@ func buildOld(t *testing.T, dir string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // t's own context has ended
 		defer cancel()
-		if out, err := exec.CommandContext(ctx, "git", "-C", lab.Root(), "worktree", "remove", "--force", tree).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, "git", "-C", lab.Root(), "worktree", "remove", "--force",
+			tree).CombinedOutput(); err != nil {
 			t.Errorf("git worktree remove: %v\n%s", err, out)
 		}
 	})
@@ -104,8 +105,10 @@ func (f *fleet) worker(dir string) *lab.Process {
 	f.started++
 	ports := lab.FreePort(f.t, 3)
 	name := fmt.Sprintf("worker-%d-%s", f.started, filepath.Base(dir))
-	args := append([]string{"--name=" + name, "--admin-addr=127.0.0.1:" + strconv.Itoa(ports+2), "--bind-addr=127.0.0.1:" + strconv.Itoa(ports), "--advertise-addr=127.0.0.1",
-		"--server-endpoints=2", "--num-workers=" + strconv.Itoa(workersEach), "--inter-token-latency=20ms", "--time-to-first-token=20ms",
+	args := append([]string{"--name=" + name, "--admin-addr=127.0.0.1:" + strconv.Itoa(ports+2),
+		"--bind-addr=127.0.0.1:" + strconv.Itoa(ports), "--advertise-addr=127.0.0.1",
+		"--server-endpoints=2", "--num-workers=" + strconv.Itoa(workersEach), "--inter-token-latency=20ms",
+		"--time-to-first-token=20ms",
 		"--drain-grace=2s", "--drain-timeout=60s"}, f.discovery...)
 	return lab.Start(f.t, lab.Options{Name: name}, filepath.Join(dir, "mockworker"), args...)
 }
@@ -114,7 +117,8 @@ func (f *fleet) frontend(dir string) *lab.Process {
 	f.started++
 	ports := lab.FreePort(f.t, 2)
 	name := fmt.Sprintf("frontend-%d-%s", f.started, filepath.Base(dir))
-	args := append([]string{"--name=" + name, "--http-addr=127.0.0.1:" + strconv.Itoa(ports), "--admin-addr=127.0.0.1:" + strconv.Itoa(ports+1), "--drain-timeout=60s"}, f.discovery...)
+	args := append([]string{"--name=" + name, "--http-addr=127.0.0.1:" + strconv.Itoa(ports),
+		"--admin-addr=127.0.0.1:" + strconv.Itoa(ports+1), "--drain-timeout=60s"}, f.discovery...)
 	return lab.Start(f.t, lab.Options{Name: name}, filepath.Join(dir, "frontend"), args...)
 }
 
@@ -142,7 +146,8 @@ func (f *fleet) linked(p *lab.Process) {
 func start(t *testing.T, dir string) *fleet {
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
 	f := &fleet{t: t, balancer: newBalancer(t),
-		discovery: []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL(), "--wait-for-discovery=30s"}}
+		discovery: []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL(),
+			"--wait-for-discovery=30s"}}
 	for range workerProcesses {
 		f.workers = append(f.workers, f.worker(dir))
 	}
@@ -188,7 +193,8 @@ func (f *fleet) replaceFrontends(dir string) {
 	}
 }
 
-// load runs load generators one after the other, two at a time, until stop is called. A failed request or a wrong token is an error.
+// load runs load generators one after the other, two at a time, until stop is called. A failed request or a wrong token
+// is an error.
 type load struct {
 	stop     chan struct{}
 	wg       sync.WaitGroup
@@ -212,7 +218,8 @@ func startLoad(t *testing.T, loadgen, url string) *load {
 				default:
 				}
 				run := filepath.Join(dir, fmt.Sprintf("%d-%d", g, n))
-				cmd := exec.CommandContext(ctx, loadgen, "--url="+url, "--concurrency=16", "--request-count=48", "--warmup-request-count=0", "--isl=16", "--osl=48",
+				cmd := exec.CommandContext(ctx, loadgen, "--url="+url, "--concurrency=16", "--request-count=48",
+					"--warmup-request-count=0", "--isl=16", "--osl=48",
 					"--audit=on", "--ui=none", "--artifact-dir="+run)
 				cmd.Env = []string{}
 				out, err := cmd.CombinedOutput()
@@ -280,8 +287,9 @@ func (l *load) end(t *testing.T) int {
 	return l.requests
 }
 
-// TestRollingUpgrade replaces every process of a fleet of the old commit by one of this checkout, one at a time, under load. Where docs/compat.md
-// lets the two talk, no request fails. Where it does not, a frontend that meets only workers of the other version says so in one error.
+// TestRollingUpgrade replaces every process of a fleet of the old commit by one of this checkout, one at a time, under
+// load. Where docs/compat.md lets the two talk, no request fails. Where it does not, a frontend that meets only workers
+// of the other version says so in one error.
 func TestRollingUpgrade(t *testing.T) {
 	if _, err := git(t, "cat-file", "-e", oldCommit+"^{commit}"); err != nil {
 		lab.Missing(t, "a full clone is needed, this one lacks the old commit: %v", err)
@@ -318,16 +326,19 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// strangers: a frontend of this checkout with workers of a version that it does not talk to serves nothing, and its log names both versions.
+// strangers: a frontend of this checkout with workers of a version that it does not talk to serves nothing, and its log
+// names both versions.
 func strangers(t *testing.T, was, now string, version int) {
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
-	f := &fleet{t: t, discovery: []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL(), "--wait-for-discovery=30s"}}
+	f := &fleet{t: t, discovery: []string{"--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" +
+		nats.URL(), "--wait-for-discovery=30s"}}
 	w := f.worker(was)
 	w.Ready(t, time.Minute)
 	p := f.frontend(now)
 	lab.Eventually(t, time.Minute, "the frontend names both versions", func() error {
 		for line := range strings.Lines(p.Log()) {
-			if strings.Contains(line, strconv.Itoa(version)) && strings.Contains(line, strconv.Itoa(mux.WireMax)) && strings.Contains(line, "version") {
+			if strings.Contains(line, strconv.Itoa(version)) && strings.Contains(line, strconv.Itoa(mux.WireMax)) &&
+				strings.Contains(line, "version") {
 				return nil
 			}
 		}

@@ -1,5 +1,6 @@
-// Package feed turns what a registry sees (snapshots and changes of raw records) into the events of discovery.Registry's
-// Watch: differences only, a record that does not hold reported once while the last good one stays.
+// Package feed turns what a registry sees (snapshots and changes of raw records) into the events of
+// discovery.Registry's Watch: differences only, a record that does not hold reported once while the last good one
+// stays.
 package feed
 
 import (
@@ -17,8 +18,9 @@ type Record struct {
 	Data []byte
 }
 
-// Feed is one watcher's view. One goroutine tells it what it sees; another one, its own, hands out events. A consumer that is slow
-// gets the latest state of each worker, not each state in between, so what is waiting is bounded by the number of workers.
+// Feed is one watcher's view. One goroutine tells it what it sees; another one, its own, hands out events. A consumer
+// that is slow gets the latest state of each worker, not each state in between, so what is waiting is bounded by the
+// number of workers.
 type Feed struct {
 	out  chan discovery.Event
 	wake chan struct{} // capacity 1
@@ -51,7 +53,8 @@ var syncedSlot = slot{id: "\x00synced"}
 // New returns a feed whose goroutine runs until Close.
 func New() *Feed {
 	f := &Feed{
-		out: make(chan discovery.Event, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		out: make(chan discovery.Event, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		done:  make(chan struct{}),
 		known: make(map[string]known), pending: make(map[slot]discovery.Event), sent: make(map[string]bool),
 	}
 	go f.run()
@@ -102,7 +105,8 @@ func (f *Feed) Put(id string, r Record) {
 		f.invalid(id, err)
 		return
 	}
-	same := k.good != nil && bytes.Equal(k.good, r.Data) // it was broken for a while; the good one was in force all the time
+	// it was broken for a while; the good one was in force all the time
+	same := k.good != nil && bytes.Equal(k.good, r.Data)
 	f.known[id] = known{good: r.Data}
 	f.put(id, w, same)
 }
@@ -116,7 +120,8 @@ func (f *Feed) Delete(id string) {
 	}
 }
 
-// Invalid reports an error that belongs to no worker's record, such as a file that cannot be read. It is not remembered.
+// Invalid reports an error that belongs to no worker's record, such as a file that cannot be read. It is not
+// remembered.
 func (f *Feed) Invalid(err error) { f.invalid("", err) }
 
 // Len is how many records are there, good or not.
@@ -130,8 +135,8 @@ func (f *Feed) Synced() {
 	f.poke()
 }
 
-// Close drops what is waiting, gives the consumer a last event with the reason, closes its channel and joins the goroutine.
-// It never waits for the consumer. Idempotent.
+// Close drops what is waiting, gives the consumer a last event with the reason, closes its channel and joins the
+// goroutine. It never waits for the consumer. Idempotent.
 func (f *Feed) Close(reason error) {
 	f.mu.Lock()
 	if !f.closed {
@@ -179,7 +184,8 @@ func (f *Feed) queue(s slot, ev discovery.Event) {
 	f.pending[s] = ev
 }
 
-// drop forgets what waits at a slot. Its place in order goes as well, so that later news stands at the end. f.mu is held.
+// drop forgets what waits at a slot. Its place in order goes as well, so that later news stands at the end. f.mu is
+// held.
 func (f *Feed) drop(s slot) {
 	if _, ok := f.pending[s]; !ok {
 		return

@@ -18,7 +18,8 @@ func record(t testing.TB, id string, running int) Record {
 	t.Helper()
 	data, err := discovery.Worker{
 		ID: id, Models: []string{"m"}, MaxRunning: running,
-		Node: discovery.Node{ID: strings.Repeat("ab", 16), Planes: []discovery.Plane{{Name: "tcp", Endpoints: []string{"10.0.0.1:1"}}}, WireMin: 1, WireMax: 1},
+		Node: discovery.Node{ID: strings.Repeat("ab", 16),
+			Planes: []discovery.Plane{{Name: "tcp", Endpoints: []string{"10.0.0.1:1"}}}, WireMin: 1, WireMax: 1},
 	}.Encode()
 	if err != nil {
 		t.Fatal(err)

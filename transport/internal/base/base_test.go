@@ -28,7 +28,8 @@ func TestBindRange(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"host:1", 0, "0 endpoints"}, {"host:1", 65, "1 to 64"}, {"host", 1, "host:port"}, {"host:http", 1, `port "http"`},
+		{"host:1", 0, "0 endpoints"}, {"host:1", 65, "1 to 64"}, {"host", 1, "host:port"},
+		{"host:http", 1, `port "http"`},
 		{"host:65536", 1, "0 to 65535"}, {"host:65534", 3, "65534 to 65536"}, {"host:-1", 1, `"-1"`},
 	} {
 		if _, err := BindRange(c.bind, c.n); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -38,7 +39,8 @@ func TestBindRange(t *testing.T) {
 }
 
 func TestNetwork(t *testing.T) {
-	for addr, want := range map[string]string{"0.0.0.0:1": "udp4", "127.0.0.1:0": "udp4", "[::]:1": "udp", "host:1": "udp", ":1": "udp"} {
+	for addr, want := range map[string]string{"0.0.0.0:1": "udp4", "127.0.0.1:0": "udp4", "[::]:1": "udp",
+		"host:1": "udp", ":1": "udp"} {
 		if got := Network("udp", addr); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
@@ -78,7 +80,8 @@ func TestGate(t *testing.T) {
 }
 
 func TestDialFailureSaysWhatHappened(t *testing.T) {
-	f := DialFailure{Plane: "quic", Request: transport.DialRequest{Address: "a:1", Lane: 3}, Limit: 5 * time.Second, Silence: ", or blocked"}
+	f := DialFailure{Plane: "quic", Request: transport.DialRequest{Address: "a:1", Lane: 3}, Limit: 5 * time.Second,
+		Silence: ", or blocked"}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -92,12 +95,15 @@ func TestDialFailureSaysWhatHappened(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"wrong node":   {t.Context(), true, fmt.Errorf("handshake: %w", wrong), wrong, ""},
-		"closed":       {t.Context(), true, context.Canceled, transport.ErrClosed, ""},
-		"cancelled":    {cancelled, false, errors.New("x"), context.Canceled, "dial quic lane 3 at a:1: context canceled"},
-		"too late":     {late, false, os.ErrDeadlineExceeded, context.DeadlineExceeded, "dial quic lane 3 at a:1: "},
-		"own bound":    {t.Context(), false, os.ErrDeadlineExceeded, context.DeadlineExceeded, "no answer within 5s, or blocked: "},
-		"nobody there": {t.Context(), false, refused, syscall.ECONNREFUSED, "dial quic lane 3 at a:1: connect: connection refused"},
+		"wrong node": {t.Context(), true, fmt.Errorf("handshake: %w", wrong), wrong, ""},
+		"closed":     {t.Context(), true, context.Canceled, transport.ErrClosed, ""},
+		"cancelled": {cancelled, false, errors.New("x"), context.Canceled,
+			"dial quic lane 3 at a:1: context canceled"},
+		"too late": {late, false, os.ErrDeadlineExceeded, context.DeadlineExceeded, "dial quic lane 3 at a:1: "},
+		"own bound": {t.Context(), false, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+			"no answer within 5s, or blocked: "},
+		"nobody there": {t.Context(), false, refused, syscall.ECONNREFUSED,
+			"dial quic lane 3 at a:1: connect: connection refused"},
 	} {
 		f.Closed, f.Err = c.closed, c.err
 		if err := f.Error(c.ctx); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {

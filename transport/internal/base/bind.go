@@ -23,7 +23,9 @@ func BindRange(bind string, n int) ([]string, error) {
 		return nil, fmt.Errorf("transport: bind address %q has port %q, the range is 0 to 65535", bind, port)
 	}
 	if first != 0 && first+n-1 > 65535 {
-		return nil, fmt.Errorf("transport: bind address %q needs ports %d to %d for %d endpoints, the last port is 65535: choose a lower port", bind, first, first+n-1, n)
+		return nil,
+			fmt.Errorf("transport: bind address %q needs ports %d to %d for %d endpoints, the last port is 65535: "+
+				"choose a lower port", bind, first, first+n-1, n)
 	}
 	addrs := make([]string, n)
 	for i := range addrs {

@@ -21,8 +21,8 @@ type DialFailure struct {
 	Err     error
 }
 
-// Error is what Dial returns: what was dialled and why it failed. ctx is Dial's own; the plane's bound is not in it. An error that says
-// what was expected and what came stands alone.
+// Error is what Dial returns: what was dialled and why it failed. ctx is Dial's own; the plane's bound is not in it. An
+// error that says what was expected and what came stands alone.
 func (f DialFailure) Error(ctx context.Context) error {
 	if known := Explained(f.Err); known != nil {
 		return known
@@ -49,7 +49,8 @@ func (f DialFailure) Error(ctx context.Context) error {
 
 // timedOut says whether the plane's own bound has ended the dial.
 func timedOut(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, os.ErrDeadlineExceeded) {
 		return true
 	}
 	ne, ok := errors.AsType[net.Error](err)

@@ -10,8 +10,9 @@ import (
 // ErrWriteClosed is what Write returns after CloseWrite.
 var ErrWriteClosed = errors.New("transport: write after CloseWrite")
 
-// Gate puts a lane's writes and its half close in order. A half close may be asked for at any time by anyone; the planes
-// below cannot end a stream in the middle of a write, so the write that is running ends the stream when it is done.
+// Gate puts a lane's writes and its half close in order. A half close may be asked for at any time by anyone; the
+// planes below cannot end a stream in the middle of a write, so the write that is running ends the stream when it is
+// done.
 type Gate struct {
 	mu      sync.Mutex
 	writing bool
@@ -41,8 +42,8 @@ func (g *Gate) Leave() (end bool) {
 	return g.half && !g.closed
 }
 
-// Half asks for a half close. If now is true, the caller must end the stream itself; else a running write does it or it is
-// already done.
+// Half asks for a half close. If now is true, the caller must end the stream itself; else a running write does it or it
+// is already done.
 func (g *Gate) Half() (now bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

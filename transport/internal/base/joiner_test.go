@@ -54,7 +54,8 @@ func TestJoinerWritesFullPieces(t *testing.T) {
 		}
 	}
 	var w pieces
-	if n, err := new(Joiner).Write(&w, [][]byte{{1, 2}, {3}, make([]byte, 100)}); n != 103 || err != nil || len(w.sizes) != 1 {
+	if n, err := new(Joiner).Write(&w, [][]byte{{1, 2}, {3}, make([]byte, 100)}); n != 103 || err != nil ||
+		len(w.sizes) != 1 {
 		t.Errorf("%d, %v in %d writes", n, err, len(w.sizes))
 	}
 }
@@ -81,7 +82,8 @@ func TestJoinerAllocatesNothing(t *testing.T) {
 	}
 	// A lane that says little keeps little.
 	var little Joiner
-	if _, err := little.Write(&w, [][]byte{make([]byte, 10), make([]byte, 10)}); err != nil || len(little.buf) != joinLeast {
+	if _, err := little.Write(&w, [][]byte{make([]byte, 10), make([]byte, 10)}); err != nil ||
+		len(little.buf) != joinLeast {
 		t.Errorf("%v, the buffer has %d bytes", err, len(little.buf))
 	}
 }

@@ -28,7 +28,8 @@ func TestBindAllOrNone(t *testing.T) {
 	opened = nil
 	_, err = BindAll("p", "h:7000", 4, open, func(a string) { shut = append(shut, a) })
 	var bind *transport.BindError
-	if !errors.As(err, &bind) || *bind != (transport.BindError{Plane: "p", Address: "h:7002", Index: 2, Count: 4, Err: inUse}) {
+	if !errors.As(err, &bind) || *bind != (transport.BindError{Plane: "p", Address: "h:7002", Index: 2, Count: 4,
+		Err: inUse}) {
 		t.Errorf("%v", err)
 	}
 	if !slices.Equal(opened, []string{"h:7000", "h:7001"}) || !slices.Equal(shut, opened) {

@@ -38,7 +38,8 @@ func Build(ctx context.Context, root, dir string) error {
 	return nil
 }
 
-// Missing is for what a test needs and this machine does not have: with CI=true that fails, otherwise the test is skipped.
+// Missing is for what a test needs and this machine does not have: with CI=true that fails, otherwise the test is
+// skipped.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -47,7 +48,8 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// FreePort finds n ports in a row that nobody listens on, over TCP and UDP, below those that kernels hand out by themselves.
+// FreePort finds n ports in a row that nobody listens on, over TCP and UDP, below those that kernels hand out by
+// themselves.
 func FreePort(t testing.TB, n int) int {
 	t.Helper()
 	for range 200 {

@@ -128,7 +128,8 @@ func (e *StatusError) Error() string { return fmt.Sprintf("%s: %d %s", e.URL, e.
 
 // Get reads a URL. An answer other than 200 is a *StatusError.
 func Get(url string) ([]byte, error) {
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: (&net.Dialer{}).DialContext}}
 	resp, err := client.Get(url)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,8 @@ func NewParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 // NewEngine makes one. Close it.
 func NewEngine(s *Store) *Engine {
 	return &Engine{store: s, engine: promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: NewParser(),
+		MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true,
+		EnableNegativeOffset: true, Parser: NewParser(),
 	})}
 }
 
@@ -61,7 +62,8 @@ type Alert struct {
 	Value  float64
 }
 
-// Rules evaluates groups of rules as a server does: recordings first in their order, alerts after they have been true for their time.
+// Rules evaluates groups of rules as a server does: recordings first in their order, alerts after they have been true
+// for their time.
 type Rules struct {
 	engine *Engine
 	groups *rulefmt.RuleGroups

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Scrape adds the text of a /metrics page to the store, as a server would with these labels for the target, and `up`. It returns the names of
-// the series that are there, those that a histogram makes included.
+// Scrape adds the text of a /metrics page to the store, as a server would with these labels for the target, and `up`.
+// It returns the names of the series that are there, those that a histogram makes included.
 func (s *Store) Scrape(text []byte, t int64, job, instance string) (map[string]bool, error) {
 	p := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := p.TextToMetricFamilies(bytes.NewReader(text))

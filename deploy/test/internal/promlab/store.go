@@ -1,5 +1,5 @@
-// Package promlab is the query engine of Prometheus over samples in memory: what rules and dashboards ask is answered by the code that will
-// answer it in production.
+// Package promlab is the query engine of Prometheus over samples in memory: what rules and dashboards ask is answered
+// by the code that will answer it in production.
 package promlab
 
 import (
@@ -62,7 +62,8 @@ func (q *querier) match(matchers []*labels.Matcher) []*series {
 }
 
 // Select implements storage.Querier.
-func (q *querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q *querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	set := &set{at: -1}
 	for _, x := range q.match(matchers) {
 		var in []chunks.Sample
@@ -79,7 +80,8 @@ func (q *querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matc
 }
 
 // LabelValues implements storage.Querier.
-func (q *querier) LabelValues(_ context.Context, name string, _ *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q *querier) LabelValues(_ context.Context, name string, _ *storage.LabelHints,
+	matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	var out []string
 	for _, x := range q.match(matchers) {
 		if v := x.labels.Get(name); v != "" {
@@ -91,7 +93,8 @@ func (q *querier) LabelValues(_ context.Context, name string, _ *storage.LabelHi
 }
 
 // LabelNames implements storage.Querier.
-func (q *querier) LabelNames(_ context.Context, _ *storage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+func (q *querier) LabelNames(_ context.Context, _ *storage.LabelHints, matchers ...*labels.Matcher) ([]string,
+	annotations.Annotations, error) {
 	var out []string
 	for _, x := range q.match(matchers) {
 		x.labels.Range(func(l labels.Label) { out = append(out, l.Name) })
