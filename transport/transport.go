@@ -131,9 +131,9 @@ const (
 type SocketInfo struct {
 	Plane string
 	// RoleLane or RoleEndpoint; accepted lanes of planes tcp and tls have sockets too: RoleLane with Lane -1
-	Role  string
-	Lane  int    // index of the lane, -1 for endpoints
-	Port  int    // local port
+	Role string
+	Lane int // index of the lane, -1 for endpoints
+	Port int // local port
 	// Granted is what getsockopt reads back (Linux doubles what was asked); 0 asked means that the kernel tunes.
 	RecvAsked, RecvGranted int
 	SendAsked, SendGranted int
