@@ -65,6 +65,8 @@ func run(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	// A log that nobody reads any more ends nothing: the parent has died then, and the files are to be removed.
+	signal.Ignore(syscall.SIGPIPE)
 
 	dirs := &dataDir{}
 	defer dirs.remove()

@@ -305,6 +305,39 @@ func TestServersEndWithTheirParent(t *testing.T) {
 	}
 }
 
+// TestLogThatNobodyReads: a parent that died reads no log. The server lives until it is told to end, and cleans up.
+func TestLogThatNobodyReads(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(mustBuild(t), "etcd", "--log-level=debug")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	log.Close()
+	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil {
+		t.Errorf("no line that it is ready: %q, %v", line, err)
+	}
+	parent.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
 // ended says whether the process is gone, or a zombie that a container's first process does not collect.
 func ended(pid int) bool {
 	return syscall.Kill(pid, 0) != nil || procState(pid) == "Z"
