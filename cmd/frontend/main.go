@@ -6,12 +6,15 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/laneway-ai/laneway/internal/program/admin"
 	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
 func main() {
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may die: answers go on
 	app, f := newApp()
 	admin.AddHealthcheck(app)
 	addDoctor(app)
