@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/engine/mock"
-	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
 	"github.com/laneway-ai/laneway/internal/lab/planebench"
+	"github.com/laneway-ai/laneway/internal/serving"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -46,7 +46,7 @@ func newEngines(cfg childConfig, flush func(engine int)) (*engines, error) {
 
 // submit gives a request to the next engine. writer makes the response's end for it.
 func (e *engines) submit(payload []byte, writer func(engine int) mock.Writer) error {
-	req, err := mockproto.DecodeRequest(payload)
+	req, err := serving.DecodeRequest(payload)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/frontend"
-	"github.com/laneway-ai/laneway/internal/lab/report"
 	"github.com/laneway-ai/laneway/internal/program/admin"
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/internal/program/planepage"
@@ -53,7 +52,7 @@ type debugView struct {
 	} `json:"out_path"`
 	Models     []string                     `json:"models"`
 	WorkerList []responseplane.WorkerStatus `json:"worker_list"`
-	Sockets    []report.Socket              `json:"sockets"`
+	Sockets    []planepage.Socket           `json:"sockets"`
 	Stats      responseplane.Stats          `json:"stats"`
 	Rates      planepage.Rates              `json:"rates"`
 	Load       debugLoad                    `json:"load"`
@@ -121,7 +120,7 @@ func choice(w http.ResponseWriter, r *http.Request) (page bool, refresh *planepa
 
 func (d *debug) view(at time.Time, state planeState, load responseplane.Load) debugView {
 	v := debugView{Process: d.s.name, Ready: true, Open: d.front.Open(), Models: d.plane.Models(), WorkerList: state.Workers, Stats: state.Stats, Rates: d.rates.Rates(at, state.Stats),
-		Sockets: sockets(d.s.name, state.Sockets), Config: d.s.values, Settings: d.s.plane.InForce(state.Sockets)}
+		Sockets: socketsOf(d.s.name, state.Sockets), Config: d.s.values, Settings: d.s.plane.InForce(state.Sockets)}
 	v.Load = debugLoad{Routing: load.Routing, Waiting: load.Waiting, Streaming: load.Streaming, ITL: float64(load.ITL) / float64(time.Millisecond),
 		Processes: planepage.Loads(state.Workers, load)}
 	v.Load.Holders = planepage.Holders(v.Load.Processes)
@@ -180,28 +179,11 @@ func (d *debug) findStream(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, planepage.StreamPath(id), http.StatusSeeOther)
 }
 
-// sockets puts what the transports say into the shape of a run report. What a plane does not have is left out.
-func sockets(process string, in []transport.SocketInfo) []report.Socket {
-	out := make([]report.Socket, 0, len(in))
-	size := func(n int) *int64 { return report.Ptr(int64(n)) }
-	for _, k := range in {
-		r := report.Socket{Process: process, Role: k.Role, Port: k.Port}
-		if k.RecvAsked > 0 {
-			r.RecvAsked = size(k.RecvAsked)
-		}
-		if k.SendAsked > 0 {
-			r.SendAsked = size(k.SendAsked)
-		}
-		if k.RecvGranted > 0 {
-			r.RecvGranted = size(k.RecvGranted)
-		}
-		if k.SendGranted > 0 {
-			r.SendGranted = size(k.SendGranted)
-		}
-		if strings.HasPrefix(k.Plane, transport.PlaneQUIC) {
-			r.GRO, r.GSO = report.Ptr(k.GRO), report.Ptr(k.GSO)
-		}
-		out = append(out, r)
+// socketsOf are the sockets of the frontend as they stand in a run report.
+func socketsOf(process string, in []transport.SocketInfo) []planepage.Socket {
+	out := make([]planepage.Socket, len(in))
+	for i, k := range in {
+		out[i] = planepage.SocketOf(process, k)
 	}
 	return out
 }

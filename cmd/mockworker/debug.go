@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/lab/report"
 	"github.com/laneway-ai/laneway/internal/program/admin"
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 	"github.com/laneway-ai/laneway/internal/program/planepage"
@@ -38,7 +37,7 @@ type debugEngine struct {
 
 // debugSocket is a socket as it stands in a run's report, and what it has counted.
 type debugSocket struct {
-	report.Socket
+	planepage.Socket
 	Plane      string `json:"plane"`
 	Drops      uint64 `json:"drops"`
 	PacketsIn  uint64 `json:"packets_in"`
@@ -97,23 +96,9 @@ func (p *process) debug(at time.Time, sockets []transport.SocketInfo) debugView 
 	return d
 }
 
-// socketOf leaves out what a plane does not have.
 func socketOf(process string, s transport.SocketInfo) debugSocket {
-	size := func(n int) *int64 {
-		if n == 0 {
-			return nil
-		}
-		return report.Ptr(int64(n))
+	return debugSocket{
+		Socket: planepage.SocketOf(process, s),
+		Plane:  s.Plane, Drops: s.Drops, PacketsIn: s.PacketsIn, PacketsOut: s.PacketsOut,
 	}
-	d := debugSocket{
-		Socket: report.Socket{
-			Process: process, Role: s.Role, Port: s.Port,
-			RecvAsked: size(s.RecvAsked), RecvGranted: size(s.RecvGranted), SendAsked: size(s.SendAsked), SendGranted: size(s.SendGranted),
-		},
-		Plane: s.Plane, Drops: s.Drops, PacketsIn: s.PacketsIn, PacketsOut: s.PacketsOut,
-	}
-	if s.Plane == transport.PlaneQUIC {
-		d.GRO, d.GSO = report.Ptr(s.GRO), report.Ptr(s.GSO)
-	}
-	return d
 }

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/engine/mock/mockproto"
 	"github.com/laneway-ai/laneway/internal/frontend/openai"
+	"github.com/laneway-ai/laneway/internal/serving"
 )
 
 // generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the response lasts: what is
@@ -193,9 +193,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (op
 
 // payload is what the worker gets.
 func payload(id string, r *openai.Request) ([]byte, error) {
-	m := mockproto.Request{ID: id, Model: r.Model, Kind: mockproto.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
+	m := serving.Request{ID: id, Model: r.Model, Kind: serving.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
 	if r.Kind != openai.Chat {
-		m.Kind = mockproto.KindCompletion
+		m.Kind = serving.KindCompletion
 	}
 	return m.Encode()
 }

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
 	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // Run is one run directory, read.

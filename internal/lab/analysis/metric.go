@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
 	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // Metric is one figure of a run.

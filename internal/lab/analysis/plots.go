@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // WritePlots writes the pictures of the table's runs into dir as SVG and returns their paths: the distribution of TTFT for each number of holders

@@ -3,6 +3,8 @@ package report
 import (
 	"cmp"
 	"slices"
+
+	"github.com/laneway-ai/laneway/internal/program/holders"
 )
 
 // ProcessLoad is what the measured rows say about one worker process.
@@ -81,22 +83,15 @@ func (f *HolderFinder) ITL() float64 {
 	return Quantile(f.itls, .5)
 }
 
-// MarkHolders sets Holder and Reference of each process from the means, and sorts by name. Holders are the processes whose mean time to first
-// response is at least a quarter of the slowest's and exceeds the median process's by 3 times or by 3 inter-token latencies (itl, nanoseconds),
-// whichever is larger. (Of an even number of processes the lower middle one is the median, so that half of them may hold.) The reference's rule is the
-// first half alone; it calls every process a holder when all answer alike.
+// MarkHolders sets Holder and Reference of each process from the means, and sorts by name; itl is in nanoseconds.
 func MarkHolders(loads []ProcessLoad, itl float64) {
-	if len(loads) == 0 {
-		return
-	}
-	slices.SortFunc(loads, func(a, b ProcessLoad) int { return cmp.Compare(a.MeanFirstResponse, b.MeanFirstResponse) })
-	slowest := loads[len(loads)-1].MeanFirstResponse
-	median := loads[(len(loads)-1)/2].MeanFirstResponse
-	limit := max(3*median, median+3*itl)
+	means := make([]float64, len(loads))
 	for i := range loads {
-		l := &loads[i]
-		l.Reference = l.MeanFirstResponse >= slowest/4
-		l.Holder = l.Reference && l.MeanFirstResponse > limit
+		means[i] = loads[i].MeanFirstResponse
+	}
+	holder, reference := holders.Judge(means, itl)
+	for i := range loads {
+		loads[i].Holder, loads[i].Reference = holder[i], reference[i]
 	}
 	slices.SortFunc(loads, func(a, b ProcessLoad) int { return cmp.Compare(a.Name, b.Name) })
 }

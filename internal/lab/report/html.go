@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 //go:embed page.tmpl

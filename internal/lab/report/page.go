@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // listed bounds the lines of a table on the page; run.json has all. Thousands of lanes are no reading.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // most bars a picture has; more are no reading.

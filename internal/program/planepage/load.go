@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/lab/report"
+	"github.com/laneway-ai/laneway/internal/program/holders"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -61,7 +61,8 @@ func Loads(workers []responseplane.WorkerStatus, load responseplane.Load) []Proc
 			p.Vanished++
 		}
 	}
-	var means []report.ProcessLoad
+	var means []float64
+	var answered []*ProcessLoad
 	for i := range load.Processes {
 		l := &load.Processes[i]
 		node := l.Node.String()
@@ -69,12 +70,12 @@ func Loads(workers []responseplane.WorkerStatus, load responseplane.Load) []Proc
 		p.Waiting, p.Streaming, p.First = l.Waiting, l.Streaming, l.First
 		p.LongestWait, p.MeanFirst = ms(l.LongestWait), ms(l.MeanFirst)
 		if l.First > 0 {
-			means = append(means, report.ProcessLoad{Name: node, MeanFirstResponse: float64(l.MeanFirst)})
+			means, answered = append(means, float64(l.MeanFirst)), append(answered, p)
 		}
 	}
-	report.MarkHolders(means, float64(load.ITL))
-	for _, m := range means {
-		by[m.Name].Holder = m.Holder
+	holder, _ := holders.Judge(means, float64(load.ITL))
+	for i, p := range answered {
+		p.Holder = holder[i]
 	}
 	out := make([]ProcessLoad, 0, len(by))
 	for _, p := range by {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 // Page is one page, from the top down.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/lab/chart"
+	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
 func thousands[T int | int64 | uint64](n T) string { return chart.Thousands(fmt.Sprint(n)) }

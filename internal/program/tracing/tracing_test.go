@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/laneway-ai/laneway/internal/engine/mock"
 	"github.com/laneway-ai/laneway/internal/program/cli"
 	"github.com/laneway-ai/laneway/internal/program/redact"
 	"github.com/laneway-ai/laneway/responseplane"
@@ -186,14 +185,14 @@ func (f *fakeWriter) Fail(responseplane.Failure) error { return nil }
 func TestWorkEndsOnce(t *testing.T) {
 	none(t)
 	boom := errors.New("boom")
-	for name, play := range map[string]func(f *fakeWriter, w mock.Writer){
-		"complete": func(f *fakeWriter, w mock.Writer) { w.PutComplete(nil); f.err = boom; w.Err() },
-		"failed":   func(_ *fakeWriter, w mock.Writer) { w.Fail(responseplane.Failure{Text: "x"}) },
-		"killed":   func(f *fakeWriter, w mock.Writer) { f.err = boom; w.Err(); w.TryPut(nil) },
-		"put":      func(f *fakeWriter, w mock.Writer) { f.err = boom; w.TryPut(nil) },
-		"late end": func(f *fakeWriter, w mock.Writer) { f.err = boom; w.PutComplete(nil) },
-		"refused":  func(_ *fakeWriter, w mock.Writer) { Refused(w, "busy") },
-		"": func(f *fakeWriter, w mock.Writer) { // goes on
+	for name, play := range map[string]func(f *fakeWriter, w Writer){
+		"complete": func(f *fakeWriter, w Writer) { w.PutComplete(nil); f.err = boom; w.Err() },
+		"failed":   func(_ *fakeWriter, w Writer) { w.Fail(responseplane.Failure{Text: "x"}) },
+		"killed":   func(f *fakeWriter, w Writer) { f.err = boom; w.Err(); w.TryPut(nil) },
+		"put":      func(f *fakeWriter, w Writer) { f.err = boom; w.TryPut(nil) },
+		"late end": func(f *fakeWriter, w Writer) { f.err = boom; w.PutComplete(nil) },
+		"refused":  func(_ *fakeWriter, w Writer) { Refused(w, "busy") },
+		"": func(f *fakeWriter, w Writer) { // goes on
 			f.err = responseplane.ErrWindowFull
 			w.TryPut(nil)
 			f.err = nil

@@ -11,21 +11,38 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/laneway-ai/laneway/internal/engine/mock"
 	"github.com/laneway-ai/laneway/responseplane"
 )
+
+// Writer is what an engine needs of a response: a *responseplane.Writer, what traces it, or a scripted one in tests. The
+// engine calls it from one goroutine.
+type Writer interface {
+	// TryPut takes a record, which it copies, or says responseplane.ErrWindowFull.
+	TryPut(rec []byte) error
+	// OnWritable sets what is called after each ErrWindowFull, once, when there is room again or the response has ended.
+	OnWritable(fn func())
+	// Err is nil while records are wanted.
+	Err() error
+	// Stopping says whether the response is to end early.
+	Stopping() bool
+	// PutComplete and Fail end the response.
+	PutComplete(trailer []byte) error
+	Fail(f responseplane.Failure) error
+}
+
+var _ Writer = (*responseplane.Writer)(nil)
 
 // Work is the trace of one request at a worker: it is the Writer that the engine gets, and looks at what goes through it. The span begins when
 // the request has come and ends with the response, however that ends.
 type Work struct {
-	mock.Writer
+	Writer
 	span    trace.Span
 	records int
 	ended   atomic.Bool
 }
 
 // Work returns a writer for a request in the trace that its header names. Without a trace it is w.
-func (t *Tracer) Work(w mock.Writer, header map[string]string, worker, model, id string) mock.Writer {
+func (t *Tracer) Work(w Writer, header map[string]string, worker, model, id string) Writer {
 	if t == nil || len(header) == 0 {
 		return w
 	}
@@ -39,13 +56,13 @@ func (t *Tracer) Work(w mock.Writer, header map[string]string, worker, model, id
 }
 
 // Refused ends the trace of a request that the engine did not take.
-func Refused(w mock.Writer, reason string) {
+func Refused(w Writer, reason string) {
 	if k, ok := w.(*Work); ok {
 		k.end(reason)
 	}
 }
 
-// TryPut implements mock.Writer.
+// TryPut implements Writer.
 func (k *Work) TryPut(rec []byte) error {
 	err := k.Writer.TryPut(rec)
 	switch {
@@ -59,7 +76,7 @@ func (k *Work) TryPut(rec []byte) error {
 	return err
 }
 
-// Err implements mock.Writer. An engine that is told of an error drops the request.
+// Err implements Writer. An engine that is told of an error drops the request.
 func (k *Work) Err() error {
 	err := k.Writer.Err()
 	if err != nil {
@@ -68,7 +85,7 @@ func (k *Work) Err() error {
 	return err
 }
 
-// PutComplete implements mock.Writer.
+// PutComplete implements Writer.
 func (k *Work) PutComplete(trailer []byte) error {
 	err := k.Writer.PutComplete(trailer)
 	if err != nil {
@@ -79,7 +96,7 @@ func (k *Work) PutComplete(trailer []byte) error {
 	return nil
 }
 
-// Fail implements mock.Writer.
+// Fail implements Writer.
 func (k *Work) Fail(f responseplane.Failure) error {
 	k.end(f.Text)
 	return k.Writer.Fail(f)

@@ -1,4 +1,4 @@
-package mockproto
+package serving
 
 import (
 	"encoding/json"
