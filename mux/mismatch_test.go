@@ -51,11 +51,11 @@ func TestPlaneMismatch(t *testing.T) {
 		frontSays, workSays []string
 	}{
 		"TLS on a plain port": {front: true,
-			frontSays: []string{"expected TLS", "which are not TLS", "--response-plane"},
-			workSays:  []string{"expected a lane of plane tcp", "a record of TLS", "--response-plane"}},
+			frontSays: []string{"expected TLS", "which are not TLS", "must use the same plane"},
+			workSays:  []string{"expected a lane of plane tcp", "a record of TLS", "must use the same plane"}},
 		"plain TCP on a TLS port": {work: true,
-			frontSays: []string{"expected a lane of plane tcp", "a record of TLS", "--response-plane"},
-			workSays:  []string{"expected TLS", "which are not TLS", "--response-plane"}},
+			frontSays: []string{"expected a lane of plane tcp", "a record of TLS", "must use the same plane"},
+			workSays:  []string{"expected TLS", "which are not TLS", "must use the same plane"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &warned{}

@@ -110,7 +110,7 @@ func (w *Worker) advertised(a net.Addr) (string, error) {
 func localAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("responseplane: find an address to advertise (or set --advertise-addr): %w", err)
+		return "", fmt.Errorf("responseplane: find an address to advertise (or set WorkerConfig.AdvertiseAddr): %w", err)
 	}
 	six, loop := "", ""
 	for _, a := range addrs {
@@ -136,7 +136,7 @@ func localAddress() (string, error) {
 	if loop != "" {
 		return loop, nil
 	}
-	return "", errors.New("responseplane: this machine has no address to advertise; set --advertise-addr")
+	return "", errors.New("responseplane: this machine has no address to advertise; set WorkerConfig.AdvertiseAddr")
 }
 
 // Descriptor is this process's record; it is whole after Listen.

@@ -35,7 +35,7 @@ func (e *AddressError) Error() string {
 			"network namespace",
 	}[e.Reason]
 	return fmt.Sprintf("transport: address %s %s; the worker must advertise an address of its host that frontends "+
-		"can reach (--advertise-addr)", e.Address, why)
+		"can reach (AdvertiseAddr)", e.Address, why)
 }
 
 // reserved are ranges that no router forwards and that netip has no method for.

@@ -33,7 +33,7 @@ func TestCheckAddress(t *testing.T) {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
 		case want != "" && (!errors.As(err, &bad) || bad.Reason != want || bad.Address != address ||
-			!strings.Contains(err.Error(), "--advertise-addr")):
+			!strings.Contains(err.Error(), "AdvertiseAddr")):
 			t.Errorf("%q: %v, expected %s", address, err, want)
 		}
 	}

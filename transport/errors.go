@@ -30,7 +30,7 @@ type BindError struct {
 }
 
 func (e *BindError) Error() string {
-	return fmt.Sprintf("transport: cannot bind %s endpoint %d of %d at %s: %v (choose another --bind-addr or free "+
+	return fmt.Sprintf("transport: cannot bind %s endpoint %d of %d at %s: %v (choose another address or free "+
 		"the port)", e.Plane, e.Index+1, e.Count, e.Address, e.Err)
 }
 
@@ -103,7 +103,7 @@ type ProtocolError struct {
 }
 
 func (e *ProtocolError) Error() string {
-	s := fmt.Sprintf("transport: %s: expected %s, got %s: both ends must use the same plane (--response-plane)",
+	s := fmt.Sprintf("transport: %s: expected %s, got %s: both ends must use the same plane",
 		e.Address, e.Want, e.Got)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

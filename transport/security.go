@@ -198,9 +198,9 @@ func (s Security) Explain(err error, address string, alert *tls.AlertError) erro
 // shown says what a peer that refuses this node's certificate wanted, and what it was shown.
 func (s Security) shown() (want, got string) {
 	if s.Authority != nil {
-		return "a certificate of the authorities that its --tls-ca names, for the name that its --peer-name names",
+		return "a certificate of the authorities that it trusts, for the peer name that it expects",
 			s.Authority.shown()
 	}
-	return "the certificate of another node, or one of an authority (--tls-ca)", "the certificate of node " +
+	return "the certificate of another node, or one of an authority", "the certificate of node " +
 		s.Identity.ID.String()
 }

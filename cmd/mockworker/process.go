@@ -145,7 +145,7 @@ func (p *process) start(ctx context.Context) (err error) {
 	}
 	p.onClose(func() { p.registry.Close() })
 	if err := p.worker.Listen(ctx); err != nil {
-		return err
+		return fmt.Errorf("--bind-addr %s: %w", p.s.plane.BindAddr, err)
 	}
 	if err := p.startUp(ctx); err != nil {
 		return err

@@ -54,8 +54,7 @@ func CheckEndpoint(s string) error {
 		addr = strings.TrimSuffix(rest, "/")
 	}
 	if strings.Contains(addr, "@") { // the client would look up a host of that name
-		return errors.New("holds a user: leave it out, and give the user name and the password by themselves " +
-			"(--etcd-username, --etcd-password-file)")
+		return errors.New("holds a user: leave it out, and give the user name and the password by themselves")
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || port == "" || strings.ContainsAny(addr, "/?#") {
@@ -73,13 +72,13 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("etcd: "+format, a...)) }
 	if len(c.Endpoints) == 0 {
-		bad("no endpoint is given (--etcd-endpoints)")
+		bad("no endpoint is given (Config.Endpoints)")
 	}
 	for _, e := range c.Endpoints {
 		if strings.TrimSpace(e) == "" {
-			bad("an endpoint is empty (--etcd-endpoints %s)", shown(c.Endpoints))
+			bad("an endpoint is empty (Config.Endpoints %s)", shown(c.Endpoints))
 		} else if err := CheckEndpoint(e); err != nil {
-			bad("endpoint %s %w (--etcd-endpoints)", redact.Address(e), err)
+			bad("endpoint %s %w (Config.Endpoints)", redact.Address(e), err)
 		}
 	}
 	if !discovery.ValidName(c.Namespace) {

@@ -19,7 +19,7 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("etcd: no answer from %s within %s (--etcd-endpoints): %v", shown(e.Endpoints), e.After, e.Err)
+	return fmt.Sprintf("etcd: no answer from %s within %s (Config.Endpoints): %v", shown(e.Endpoints), e.After, e.Err)
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }

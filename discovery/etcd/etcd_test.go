@@ -103,8 +103,8 @@ func TestUnreachable(t *testing.T) {
 		_, err := New(t.Context(), cfg)
 		var un *UnreachableError
 		if !errors.As(err, &un) || !strings.Contains(err.Error(), cfg.Endpoints[0]) || !strings.Contains(err.Error(),
-			"--etcd-endpoints") {
-			t.Errorf("err = %v (%T), want an *UnreachableError that names %s and the flag", err, err, cfg.Endpoints[0])
+			"Config.Endpoints") {
+			t.Errorf("err = %v (%T), want an *UnreachableError that names %s and the field", err, err, cfg.Endpoints[0])
 		}
 		t.Logf("after %s: %v", time.Since(begin).Round(time.Millisecond), err)
 	}
@@ -117,7 +117,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestConfigReportsAll(t *testing.T) {
 	err := Config{Namespace: "a/b", Username: "u", LeaseTTL: 1500 * time.Millisecond, DialTimeout: time.Hour}.Validate()
-	for _, want := range []string{"--etcd-endpoints", `"a/b"`, "password", "1.5s", "1h0m0s"} {
+	for _, want := range []string{"Config.Endpoints", `"a/b"`, "password", "1.5s", "1h0m0s"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, does not say %s", err, want)
 		}
@@ -127,7 +127,7 @@ func TestConfigReportsAll(t *testing.T) {
 	}
 	for endpoint, want := range map[string]string{
 		"http://root:secret@h:2379": "http://xxxxx@h:2379 holds a user",
-		"root:secret@h:2379":        "xxxxx@h:2379 holds a user", "http://secret@h:2379": "--etcd-password-file",
+		"root:secret@h:2379":        "xxxxx@h:2379 holds a user", "http://secret@h:2379": "by themselves",
 		"http://h:2379/?k=secret": "http://h:2379/?k=xxxxx is not an address of etcd",
 		"ftp:secret@x://h:1":      "has the scheme",
 	} {

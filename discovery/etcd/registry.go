@@ -110,7 +110,7 @@ func (r *Registry) connect(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil && !passing(err) {
-		return fmt.Errorf("etcd: %s (--etcd-endpoints): %w", shown(r.cfg.Endpoints), err)
+		return fmt.Errorf("etcd: %s (Config.Endpoints): %w", shown(r.cfg.Endpoints), err)
 	}
 	return &UnreachableError{Endpoints: r.cfg.Endpoints, After: time.Since(begin).Round(100 * time.Millisecond),
 		Err: r.why(err)}

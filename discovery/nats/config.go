@@ -54,9 +54,9 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("nats: "+format, a...)) }
 	if strings.TrimSpace(c.URL) == "" {
-		bad("no server is given (--nats-url)")
+		bad("no server is given (Config.URL)")
 	} else if err := checkURL(c.URL); err != nil {
-		bad("%s: %w (--nats-url)", redact.Address(c.URL), err)
+		bad("%s: %w (Config.URL)", redact.Address(c.URL), err)
 	}
 	if !discovery.ValidName(c.Namespace) {
 		bad("namespace %q is not 1 to 128 letters, digits, '-' or '_'", c.Namespace)

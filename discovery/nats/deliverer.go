@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Deliverer, error) {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return nil, fmt.Errorf("nats: cannot connect to %s (--nats-url): %w: %w", redact.Address(cfg.URL),
+		return nil, fmt.Errorf("nats: cannot connect to %s (Config.URL): %w: %w", redact.Address(cfg.URL),
 			discovery.ErrUnavailable, redact.Error(err, redact.New(cfg.URL)))
 	}
 	d.nc = nc

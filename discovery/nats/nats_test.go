@@ -67,7 +67,7 @@ func TestUnreachable(t *testing.T) {
 	for _, url := range []string{refused, "nats://" + silent.Addr().String()} {
 		begin := time.Now()
 		_, err := New(t.Context(), Config{URL: url, DialTimeout: 300 * time.Millisecond})
-		if !errors.Is(err, discovery.ErrUnavailable) || !strings.Contains(err.Error(), "--nats-url") ||
+		if !errors.Is(err, discovery.ErrUnavailable) || !strings.Contains(err.Error(), "Config.URL") ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("err = %v, want ErrUnavailable with the flag and without the password", err)
 		}
@@ -83,7 +83,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestConfigReportsAll(t *testing.T) {
 	err := Config{Namespace: "a.b", User: "u", NKeySeed: "f", DialTimeout: time.Hour, Queue: -1}.Validate()
-	for _, want := range []string{"--nats-url", `"a.b"`, "password", "exclude", "1h0m0s", "-1"} {
+	for _, want := range []string{"Config.URL", `"a.b"`, "password", "exclude", "1h0m0s", "-1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, does not say %s", err, want)
 		}
@@ -95,7 +95,7 @@ func TestConfigReportsAll(t *testing.T) {
 			d.Close()
 			t.Fatalf("%s connects", url)
 		}
-		if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "--nats-url") {
+		if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "Config.URL") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

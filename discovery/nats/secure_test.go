@@ -36,7 +36,7 @@ func refused(t *testing.T, cfg Config) {
 		t.Error("the server let it in")
 		return
 	}
-	if !strings.Contains(err.Error(), "--nats-url") {
+	if !strings.Contains(err.Error(), "Config.URL") {
 		t.Errorf("err = %v", err)
 	}
 }

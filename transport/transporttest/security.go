@@ -271,23 +271,23 @@ func testRefusals(t *testing.T, f Secured) {
 		"acceptor has the wrong name": {
 			dialler: good[0], acceptor: side{ca, ca, frontend, Leaf{Name: "impostor.laneway"}},
 			wantDialler: new(*transport.CertificateError), wantAcceptor: new(*transport.RefusedError),
-			says: [2][]string{{"wrong name", worker, "impostor.laneway"}, {"--peer-name", "impostor.laneway"}},
+			says: [2][]string{{"wrong name", worker, "impostor.laneway"}, {"peer name", "impostor.laneway"}},
 		},
 		"dialler has the wrong name": {
 			dialler: side{ca, ca, worker, Leaf{Name: "spiffe://laneway/impostor"}}, acceptor: good[1],
 			wantDialler: new(*transport.RefusedError), wantAcceptor: new(*transport.CertificateError),
-			says: [2][]string{{"--peer-name", "spiffe://laneway/impostor"},
+			says: [2][]string{{"peer name", "spiffe://laneway/impostor"},
 				{"wrong name", frontend, "spiffe://laneway/impostor"}},
 		},
 		"acceptor is of an unknown authority": {
 			dialler: good[0], acceptor: side{ca, strange, frontend, Leaf{Name: worker}},
 			wantDialler: new(*transport.CertificateError), wantAcceptor: new(*transport.RefusedError),
-			says: [2][]string{{"unknown authority", ca.File, "stranger"}, {"--tls-ca", "stranger"}},
+			says: [2][]string{{"unknown authority", ca.File, "stranger"}, {"authorit", "stranger"}},
 		},
 		"dialler is of an unknown authority": {
 			dialler: side{ca, strange, worker, Leaf{Name: frontend}}, acceptor: good[1],
 			wantDialler: new(*transport.RefusedError), wantAcceptor: new(*transport.CertificateError),
-			says: [2][]string{{"--tls-ca", "stranger"}, {"unknown authority", ca.File, "stranger"}},
+			says: [2][]string{{"authorit", "stranger"}, {"unknown authority", ca.File, "stranger"}},
 		},
 		"acceptor's certificate is for clients": {
 			dialler: good[0], acceptor: side{ca, ca, frontend, Leaf{Name: worker, Usage: clientOnly}},
@@ -303,13 +303,13 @@ func testRefusals(t *testing.T, f Secured) {
 			dialler:     good[0],
 			wantDialler: new(*transport.CertificateError), wantAcceptor: new(*transport.RefusedError),
 			says: [2][]string{{"unknown authority", "laneway node"},
-				{"--tls-ca", "this node showed the certificate of node"}},
+				{"authorit", "this node showed the certificate of node"}},
 		},
 		"only the acceptor has an authority": {
 			acceptor:    good[1],
 			pin:         func(a *party) transport.NodeID { return a.id.ID },
 			wantDialler: new(*transport.IdentityError), wantAcceptor: new(*transport.RefusedError),
-			says: [2][]string{{"expected"}, {"--tls-ca", worker}},
+			says: [2][]string{{"expected"}, {"authorit", worker}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

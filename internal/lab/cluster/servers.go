@@ -33,14 +33,18 @@ func (c Config) checkServers(ctx context.Context) error {
 		if err == nil {
 			err = r.Close()
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--etcd-endpoints: %w", err))
+		}
 	}
 	if !c.NATSURL.Empty() {
 		d, err := nats.New(ctx, nats.Config{URL: c.NATSURL.Whole(), Namespace: namespace, Name: "cluster"})
 		if err == nil {
 			err = d.Close()
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--nats-url: %w", err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package discoveryflags
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,7 +22,7 @@ const attemptMin = 500 * time.Millisecond
 func (s Settings) Registry(ctx context.Context, deadline time.Time, log *slog.Logger) (*etcd.Registry, error) {
 	cfg := s.Etcd
 	cfg.Logger = log
-	return persist(ctx, deadline, log, "etcd", func() (*etcd.Registry, error) {
+	return persist(ctx, deadline, log, "etcd", "--etcd-endpoints", func() (*etcd.Registry, error) {
 		// Not DialTimeout: that bounds its later requests too.
 		ctx, cancel := context.WithTimeout(ctx, max(time.Until(deadline), attemptMin))
 		defer cancel()
@@ -33,15 +34,19 @@ func (s Settings) Registry(ctx context.Context, deadline time.Time, log *slog.Lo
 func (s Settings) Deliverer(ctx context.Context, deadline time.Time, name string, log *slog.Logger) (*nats.Deliverer, error) {
 	cfg := s.NATS
 	cfg.Name, cfg.Logger = name, log
-	return persist(ctx, deadline, log, "NATS", func() (*nats.Deliverer, error) { return nats.New(ctx, cfg) })
+	return persist(ctx, deadline, log, "NATS", "--nats-url", func() (*nats.Deliverer, error) { return nats.New(ctx, cfg) })
 }
 
 // Deadline is until when the servers may take to answer.
 func (s Settings) Deadline() time.Time { return time.Now().Add(s.Wait) }
 
-func persist[T any](ctx context.Context, deadline time.Time, log *slog.Logger, server string, connect func() (T, error)) (T, error) {
+func persist[T any](ctx context.Context, deadline time.Time, log *slog.Logger, server, flag string,
+	connect func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		v, err := connect()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", flag, err)
+		}
 		var unreachable *etcd.UnreachableError
 		if err == nil || ctx.Err() != nil || !(errors.As(err, &unreachable) || errors.Is(err, discovery.ErrUnavailable)) {
 			return v, err

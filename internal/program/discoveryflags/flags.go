@@ -103,6 +103,9 @@ func CheckEndpoints(list []redact.URL) error {
 	var errs []error
 	for _, e := range list {
 		if err := etcd.CheckEndpoint(e.Whole()); err != nil {
+			if strings.Contains(e.Whole(), "@") {
+				err = fmt.Errorf("%w (--etcd-username, --etcd-password-file)", err)
+			}
 			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e.String(), Err: err})
 		}
 	}

@@ -132,7 +132,7 @@ type T struct{}
 func (T) init() {}
 
 func f(err error) bool {
-	slog.Info("x")
+	slog.Info("x, see --lanes")
 	return s.Contains(err.Error(), "refused")
 }
 `
@@ -140,7 +140,7 @@ func f(err error) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"x.go:8: func init", "x.go:15: slog.Info uses", "x.go:16: strings.Contains on an error's text"}
+	want := []string{"x.go:8: func init", "x.go:15: slog.Info uses", "x.go:15: names a command's flag", "x.go:16: strings.Contains on an error's text"}
 	if len(got) != len(want) {
 		t.Fatalf("got %q", got)
 	}

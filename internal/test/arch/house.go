@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,9 @@ const maxLines = 500
 
 // matchers are the functions of package strings that a decision about an error could be made with.
 var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "CutPrefix", "CutSuffix", "Cut"}
+
+// flagName finds the name of a flag in a text.
+var flagName = regexp.MustCompile(`(^|[^-\w])--[a-z]`)
 
 // checkHouse returns one line for every place in a package that breaks a house rule.
 func checkHouse(p pkg) ([]string, error) {
@@ -62,6 +66,10 @@ func checkFile(k kind, name string, src []byte) ([]string, error) {
 		case *ast.FuncDecl:
 			if n.Name.Name == "init" && n.Recv == nil && (k == library || k == exporter || k == suite) {
 				complain(n.Pos(), "func init: library packages have no side effects when they are imported")
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && (k == library || k == exporter || k == suite) && flagName.MatchString(n.Value) {
+				complain(n.Pos(), "names a command's flag: a library's texts name the fields of its configs")
 			}
 		case *ast.CallExpr:
 			pkgName, fn := selector(n.Fun)

@@ -16,8 +16,8 @@ type NoPlaneError struct {
 }
 
 func (e *NoPlaneError) Error() string {
-	return fmt.Sprintf("mux: node %s offers the planes %v, this node uses %v: start both with one in common "+
-		"(--response-plane)", e.Peer, e.Theirs, e.Ours)
+	return fmt.Sprintf("mux: node %s offers the planes %v, this node uses %v: start both with one in common",
+		e.Peer, e.Theirs, e.Ours)
 }
 
 // NoAddressError says that nobody can be reached at any address of a node on a plane that both sides have.
