@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/laneway-ai/laneway/internal/engine/mock"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -35,7 +35,7 @@ func (r *aloneRole) load() error {
 
 // next opens a response of a place of the closed loop.
 func (r *aloneRole) next(place, turn, tokens int) error {
-	payload, err := serving.Request{ID: fmt.Sprintf("alone-%d-%d", place, turn), Model: model, Kind: serving.KindChat, PromptTokens: r.cfg.Load.ISL, MaxTokens: tokens}.Encode()
+	payload, err := mockproto.Request{ID: fmt.Sprintf("alone-%d-%d", place, turn), Model: model, Kind: mockproto.KindChat, PromptTokens: r.cfg.Load.ISL, MaxTokens: tokens}.Encode()
 	if err != nil {
 		return err
 	}

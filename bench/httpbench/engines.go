@@ -7,7 +7,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/engine/mock"
 	"github.com/laneway-ai/laneway/internal/lab/planebench"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -46,7 +46,7 @@ func newEngines(cfg childConfig, flush func(engine int)) (*engines, error) {
 
 // submit gives a request to the next engine. writer makes the response's end for it.
 func (e *engines) submit(payload []byte, writer func(engine int) mock.Writer) error {
-	req, err := serving.DecodeRequest(payload)
+	req, err := mockproto.DecodeRequest(payload)
 	if err != nil {
 		return err
 	}

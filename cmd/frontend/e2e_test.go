@@ -15,7 +15,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery/etcd"
 	"github.com/laneway-ai/laneway/discovery/nats"
 	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -40,7 +40,7 @@ const (
 )
 
 func (e *engine) handle(req discovery.Request, w *responseplane.Writer) discovery.Reply {
-	r, err := serving.DecodeRequest(req.Payload)
+	r, err := mockproto.DecodeRequest(req.Payload)
 	if err != nil {
 		return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
 	}
@@ -51,7 +51,7 @@ func (e *engine) handle(req discovery.Request, w *responseplane.Writer) discover
 	return discovery.Reply{Answer: discovery.Accepted}
 }
 
-func (e *engine) run(r serving.Request, w *responseplane.Writer) {
+func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 	ctx := context.Background()
 	switch r.Model {
 	case modelFails:
@@ -74,7 +74,7 @@ func (e *engine) run(r serving.Request, w *responseplane.Writer) {
 				return
 			}
 		}
-		w.Complete(serving.Trailer{FinishReason: "length", PromptTokens: r.PromptTokens, CompletionTokens: r.MaxTokens}.Append(nil))
+		w.Complete(mockproto.Trailer{FinishReason: "length", PromptTokens: r.PromptTokens, CompletionTokens: r.MaxTokens}.Append(nil))
 		return
 	case modelBreaks, modelForever:
 		w.Send(ctx, []byte(" 0"))

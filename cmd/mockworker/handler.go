@@ -7,7 +7,7 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/engine/mock"
 	"github.com/laneway-ai/laneway/internal/program/tracing"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // taker takes the requests of one engine.
@@ -21,8 +21,8 @@ type taker struct {
 
 // take answers a request: it runs or waits, or the reply says why not. It does not block.
 func (t *taker) take(req discovery.Request, w mock.Writer) discovery.Reply {
-	r, err := serving.DecodeRequest(req.Payload)
-	var version *serving.VersionError
+	r, err := mockproto.DecodeRequest(req.Payload)
+	var version *mockproto.VersionError
 	switch {
 	case errors.As(err, &version):
 		return t.refuse(discovery.Unsupported, refusedUnsupported, err)

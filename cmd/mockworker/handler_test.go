@@ -8,7 +8,7 @@ import (
 
 	"github.com/laneway-ai/laneway/discovery"
 	"github.com/laneway-ai/laneway/internal/engine/mock"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -51,8 +51,8 @@ func TestReplies(t *testing.T) {
 	}
 	defer e.Close()
 	take := (&taker{engine: e, model: "m", metrics: m}).take
-	payload := func(change func(*serving.Request)) []byte {
-		r := serving.Request{ID: "r", Model: "m", Kind: serving.KindChat, MaxTokens: 1000}
+	payload := func(change func(*mockproto.Request)) []byte {
+		r := mockproto.Request{ID: "r", Model: "m", Kind: mockproto.KindChat, MaxTokens: 1000}
 		change(&r)
 		p, err := r.Encode()
 		if err != nil {
@@ -60,7 +60,7 @@ func TestReplies(t *testing.T) {
 		}
 		return p
 	}
-	good := payload(func(*serving.Request) {})
+	good := payload(func(*mockproto.Request) {})
 	for _, c := range []struct {
 		name    string
 		payload []byte
@@ -73,8 +73,8 @@ func TestReplies(t *testing.T) {
 		{"no place", good, discovery.Busy, "are taken", "busy"},
 		{"no JSON", []byte("{"), discovery.BadRequest, "payload", "bad_request"},
 		{"version", []byte(`{"v":9}`), discovery.Unsupported, "version 9", "unsupported"},
-		{"model", payload(func(r *serving.Request) { r.Model = "other" }), discovery.BadRequest, `"other"`, "bad_request"},
-		{"length", payload(func(r *serving.Request) { r.MaxTokens = 1 << 30 }), discovery.BadRequest, "max_tokens", "too_long"},
+		{"model", payload(func(r *mockproto.Request) { r.Model = "other" }), discovery.BadRequest, `"other"`, "bad_request"},
+		{"length", payload(func(r *mockproto.Request) { r.MaxTokens = 1 << 30 }), discovery.BadRequest, "max_tokens", "too_long"},
 	} {
 		before := refusals(t, m)
 		reply := take(discovery.Request{ID: "r", Payload: c.payload}, taken{})

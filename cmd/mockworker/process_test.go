@@ -20,7 +20,7 @@ import (
 	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
 	"github.com/laneway-ai/laneway/internal/lab/devserver/devtest"
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 	"github.com/laneway-ai/laneway/transport"
 )
@@ -134,7 +134,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func open(ctx context.Context, f *responseplane.Frontend, id string, tokens int) (*responseplane.Response, error) {
-	payload, err := serving.Request{ID: id, Model: "mock", Kind: serving.KindChat, PromptTokens: 7, MaxTokens: tokens}.Encode()
+	payload, err := mockproto.Request{ID: id, Model: "mock", Kind: mockproto.KindChat, PromptTokens: 7, MaxTokens: tokens}.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +156,11 @@ func readAll(ctx context.Context, r *responseplane.Response, id string, tokens i
 		v.Write(rec)
 		n++
 	}
-	tr, err := serving.DecodeTrailer(r.Trailer())
+	tr, err := mockproto.DecodeTrailer(r.Trailer())
 	if err != nil {
 		return err
 	}
-	if wrong := v.Finish(tr.CompletionTokens); n != tokens || wrong != 0 || tr.CompletionTokens != tokens || tr.PromptTokens != 7 || tr.FinishReason != serving.FinishLength {
+	if wrong := v.Finish(tr.CompletionTokens); n != tokens || wrong != 0 || tr.CompletionTokens != tokens || tr.PromptTokens != 7 || tr.FinishReason != mockproto.FinishLength {
 		return fmt.Errorf("%s: %d records, %d wrong tokens, trailer %+v; want %d", id, n, wrong, tr, tokens)
 	}
 	return nil

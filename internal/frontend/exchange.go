@@ -9,7 +9,7 @@ import (
 
 	"github.com/laneway-ai/laneway/internal/frontend/openai"
 	"github.com/laneway-ai/laneway/internal/frontend/outpath"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // exchange is one request for tokens and its response on the way from a Stream to a client. It belongs to the request's goroutine, and to
@@ -82,8 +82,8 @@ func (x *exchange) close() {
 
 // finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot pass it off
 // as all there was.
-func (x *exchange) finished() (serving.Trailer, error) {
-	t, err := serving.DecodeTrailer(x.stream.Trailer())
+func (x *exchange) finished() (mockproto.Trailer, error) {
+	t, err := mockproto.DecodeTrailer(x.stream.Trailer())
 	if err != nil {
 		return t, &EndError{End: EndProtocol, Text: "its end could not be read", Worker: x.stream.Worker(), Err: err}
 	}
@@ -96,7 +96,7 @@ func (x *exchange) finished() (serving.Trailer, error) {
 
 // ended sorts out why there are no more records. When the client is there to be told, it returns what to tell (nil: the response is
 // complete, t is its trailer); gone says that nobody is there.
-func (x *exchange) ended(err error) (t serving.Trailer, e *openai.Error, gone bool) {
+func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone bool) {
 	s := x.server
 	if err == io.EOF {
 		if t, err = x.finished(); err == nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/frontend/openai"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the response lasts: what is
@@ -193,9 +193,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (op
 
 // payload is what the worker gets.
 func payload(id string, r *openai.Request) ([]byte, error) {
-	m := serving.Request{ID: id, Model: r.Model, Kind: serving.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
+	m := mockproto.Request{ID: id, Model: r.Model, Kind: mockproto.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
 	if r.Kind != openai.Chat {
-		m.Kind = serving.KindCompletion
+		m.Kind = mockproto.KindCompletion
 	}
 	return m.Encode()
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 const requests = "laneway_frontend_requests_total"
@@ -85,8 +85,8 @@ func TestWhatTheWorkerGets(t *testing.T) {
 	b.backend.open = func(context.Context, Call) (Stream, error) { return newPlay(step{err: io.EOF}).stream(), nil }
 	b.do("POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a b c"},{"role":"user","content":"d"}],"max_tokens":9,"stop":["x"]}`, "X-Request-Id", "rid:1")
 	c := b.backend.lastCall()
-	got, err := serving.DecodeRequest(c.Payload)
-	want := serving.Request{Version: 1, ID: "rid:1", Model: "m", Kind: "chat", PromptTokens: 4, MaxTokens: 9, Stop: []string{"x"}}
+	got, err := mockproto.DecodeRequest(c.Payload)
+	want := mockproto.Request{Version: 1, ID: "rid:1", Model: "m", Kind: "chat", PromptTokens: 4, MaxTokens: 9, Stop: []string{"x"}}
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("payload %+v (%v), want %+v", got, err, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // Engine is one running engine. Its methods may be called concurrently.
@@ -63,7 +63,7 @@ func Start(cfg Config) (*Engine, error) {
 
 // Submit takes a request whose response goes to w. It returns at once: nil when the request runs or waits, else a *RefusedError, and then w was
 // not touched. The engine is the only user of an accepted request's w.
-func (e *Engine) Submit(req serving.Request, w Writer) error {
+func (e *Engine) Submit(req mockproto.Request, w Writer) error {
 	s, refused := newSeq(&e.cfg, req, w)
 	if refused == nil {
 		refused = e.accept(s)

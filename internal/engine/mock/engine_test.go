@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // TestTimes: the first token when the prefill is done, the others at the passes, whatever the request's arrival.
@@ -27,8 +27,8 @@ func TestTimes(t *testing.T) {
 		if _, at := b.tokens(); !slices.Equal(at, []time.Duration{20 * ms, 150 * ms, 350 * ms}) {
 			t.Errorf("b's tokens came at %v (since 50 ms)", at)
 		}
-		a.wantEnd(t, serving.FinishLength, 4)
-		b.wantEnd(t, serving.FinishLength, 3)
+		a.wantEnd(t, mockproto.FinishLength, 4)
+		b.wantEnd(t, mockproto.FinishLength, 3)
 		if !slices.Equal(c.now().first, []time.Duration{ttft, ttft}) {
 			t.Errorf("times to first token %v", c.now().first)
 		}
@@ -64,7 +64,7 @@ func TestTokensVerify(t *testing.T) {
 			if len(recs) != 33 || v.Tokens() != 33 || v.Finish(33) != 0 {
 				t.Errorf("%d records, %d tokens, %d wrong; want 33, 33, 0", len(recs), v.Tokens(), v.Wrong())
 			}
-			w.wantEnd(t, serving.FinishStop, 33) // nobody asked for fewer
+			w.wantEnd(t, mockproto.FinishStop, 33) // nobody asked for fewer
 		})
 	}
 }
@@ -79,7 +79,7 @@ func TestAPassIsOneFlush(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		for _, w := range ws {
-			w.wantEnd(t, serving.FinishLength, 11)
+			w.wantEnd(t, mockproto.FinishLength, 11)
 		}
 		if len(c.now().flushes) != 11 { // all first tokens in one, ten passes
 			t.Errorf("%d flushes, want 11", len(c.now().flushes))
@@ -132,7 +132,7 @@ func TestOneTokenRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, w := range ws {
-			w.wantEnd(t, serving.FinishLength, 1)
+			w.wantEnd(t, mockproto.FinishLength, 1)
 		}
 	})
 }
@@ -181,8 +181,8 @@ func TestStop(t *testing.T) {
 		b.stop.Store(true)
 		time.Sleep(itl)
 		synctest.Wait()
-		a.wantEnd(t, serving.FinishStop, 3)
-		b.wantEnd(t, serving.FinishStop, 0)
+		a.wantEnd(t, mockproto.FinishStop, 3)
+		b.wantEnd(t, mockproto.FinishStop, 0)
 		if a.now().endAt != 600*ms || c.now().cancelled != 0 {
 			t.Errorf("stopped at %v, %d cancelled; want 600ms, 0", a.now().endAt, c.now().cancelled)
 		}
@@ -212,7 +212,7 @@ func TestFullWindowParks(t *testing.T) {
 		if want := []time.Duration{20 * ms, 200 * ms, 1200 * ms, 1400 * ms, 2200 * ms}; !slices.Equal(at, want) {
 			t.Errorf("a's tokens came at %v, want %v", at, want)
 		}
-		a.wantEnd(t, serving.FinishLength, 5)
+		a.wantEnd(t, mockproto.FinishLength, 5)
 		v := tokentext.NewVerifier("a")
 		v.Write([]byte(strings.Join(recs, "")))
 		if v.Finish(5) != 0 {
@@ -231,7 +231,7 @@ func TestFullWindowParks(t *testing.T) {
 		s.stop.Store(true)
 		time.Sleep(itl)
 		synctest.Wait()
-		s.wantEnd(t, serving.FinishStop, 1)
+		s.wantEnd(t, mockproto.FinishStop, 1)
 		if c.now().cancelled != 1 {
 			t.Errorf("%d cancelled, want 1", c.now().cancelled)
 		}
@@ -277,8 +277,8 @@ func TestDrain(t *testing.T) {
 		if err := e.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
-		a.wantEnd(t, serving.FinishLength, 3)
-		b.wantEnd(t, serving.FinishLength, 3)
+		a.wantEnd(t, mockproto.FinishLength, 3)
+		b.wantEnd(t, mockproto.FinishLength, 3)
 		if err := e.Drain(t.Context()); err != nil {
 			t.Errorf("drain again: %v", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -43,7 +43,7 @@ func TestInjectedFailures(t *testing.T) {
 							t.Errorf("end %+v, want failed", w.now().failed)
 						}
 					case FailTruncate:
-						w.wantEnd(t, serving.FinishLength, 10) // it lies
+						w.wantEnd(t, mockproto.FinishLength, 10) // it lies
 					case FailStall:
 						if r, _ := e.Load(); w.now().ended || r != 1 {
 							t.Errorf("ended %v, %d running; want a stalled one", w.now().ended, r)
@@ -155,16 +155,16 @@ func TestStopStrings(t *testing.T) {
 	check(strings.Repeat("?", 900))
 	run(t, Config{}, func(t *testing.T, e *Engine, c *counts) {
 		second := string(tokentext.New("a").Append(nil, 1))
-		stop := func(s string) serving.Request { r := req("a", 10); r.Stop = []string{s}; return r }
+		stop := func(s string) mockproto.Request { r := req("a", 10); r.Stop = []string{s}; return r }
 		middle, begin := submit(t, e, stop(second[2:])), submit(t, e, stop(string(tokentext.New("a").Append(nil, 0))))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		middle.wantEnd(t, serving.FinishStop, 2)
+		middle.wantEnd(t, mockproto.FinishStop, 2)
 		if recs, _ := middle.tokens(); recs[1] != second[:2] {
 			t.Errorf("records %q, want the second one to be %q", recs, second[:2])
 		}
-		begin.wantEnd(t, serving.FinishStop, 0)
-		for _, r := range []serving.Request{stop(strings.Repeat("x", 2000)), req("a", MaxOutputTokens+1)} {
+		begin.wantEnd(t, mockproto.FinishStop, 0)
+		for _, r := range []mockproto.Request{stop(strings.Repeat("x", 2000)), req("a", MaxOutputTokens+1)} {
 			var refused *RefusedError
 			if err := e.Submit(r, newScript()); !errors.As(err, &refused) || refused.Reason != RefusedTooLong {
 				t.Errorf("got %v, want too long", err)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // TestHold: the share of the requests that is held starts so much later, the rest does not, and each is answered whole.
@@ -31,7 +31,7 @@ func TestHold(t *testing.T) {
 		synctest.Wait()
 		late := 0
 		for _, w := range ws {
-			w.wantEnd(t, serving.FinishLength, 4)
+			w.wantEnd(t, mockproto.FinishLength, 4)
 			switch first := w.now().at[0]; first {
 			case ttft:
 			case ttft + delay:
@@ -64,7 +64,7 @@ func TestHeldRequests(t *testing.T) {
 		b.stop.Store(true)
 		time.Sleep(itl)
 		synctest.Wait()
-		b.wantEnd(t, serving.FinishStop, 0)
+		b.wantEnd(t, mockproto.FinishStop, 0)
 		e.Close()
 		if last.now().failed == nil {
 			t.Error("Close did not end the held request")
@@ -82,7 +82,7 @@ func TestHostFailures(t *testing.T) {
 			w := submit(t, e, req("r", 10))
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			w.wantEnd(t, serving.FinishLength, 10)
+			w.wantEnd(t, mockproto.FinishLength, 10)
 			if c.now().injected[kind] != 1 {
 				t.Errorf("counted %v", c.now().injected)
 			}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -147,7 +147,7 @@ func (l *loop) wanted(s *seq) bool {
 		return false
 	}
 	if s.w.Stopping() {
-		l.complete(s, serving.FinishStop, s.next)
+		l.complete(s, mockproto.FinishStop, s.next)
 		return false
 	}
 	return true
@@ -227,7 +227,7 @@ func (l *loop) injected(s *seq) bool {
 }
 
 func (l *loop) complete(s *seq, reason string, tokens int) {
-	l.buf = serving.Trailer{FinishReason: reason, PromptTokens: s.prompt, CompletionTokens: tokens}.Append(l.buf[:0])
+	l.buf = mockproto.Trailer{FinishReason: reason, PromptTokens: s.prompt, CompletionTokens: tokens}.Append(l.buf[:0])
 	if err := s.w.PutComplete(l.buf); err != nil {
 		l.cancelled(s) // the other side was faster
 		return

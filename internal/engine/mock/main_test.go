@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
@@ -146,7 +146,7 @@ func (w *script) wantEnd(t *testing.T, reason string, tokens int) {
 	if !h.ended || h.trailer == nil {
 		t.Fatalf("the response has not completed (ended %v, failed %+v, %d tokens)", h.ended, h.failed, len(h.recs))
 	}
-	tr, err := serving.DecodeTrailer(h.trailer)
+	tr, err := mockproto.DecodeTrailer(h.trailer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func (c *counts) flush() {
 	c.flushes = append(c.flushes, time.Now())
 }
 
-func req(id string, tokens int) serving.Request {
-	return serving.Request{ID: id, Model: "m", Kind: serving.KindChat, PromptTokens: 7, MaxTokens: tokens}
+func req(id string, tokens int) mockproto.Request {
+	return mockproto.Request{ID: id, Model: "m", Kind: mockproto.KindChat, PromptTokens: 7, MaxTokens: tokens}
 }
 
 // run starts an engine in a synctest bubble and closes it afterwards.
@@ -236,7 +236,7 @@ func run(t *testing.T, cfg Config, f func(t *testing.T, e *Engine, c *counts)) {
 	})
 }
 
-func submit(t *testing.T, e *Engine, r serving.Request) *script {
+func submit(t *testing.T, e *Engine, r mockproto.Request) *script {
 	t.Helper()
 	w := newScript()
 	if err := e.Submit(r, w); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
-	"github.com/laneway-ai/laneway/internal/serving"
+	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
 // RefuseReason says why Submit refused a request.
@@ -73,10 +73,10 @@ func (s *seq) total() int {
 }
 
 // newSeq works out how long the response is. What it costs grows with the length only where there are stop strings.
-func newSeq(cfg *Config, req serving.Request, w Writer) (*seq, *RefusedError) {
-	n, reason := req.MaxTokens, serving.FinishLength
+func newSeq(cfg *Config, req mockproto.Request, w Writer) (*seq, *RefusedError) {
+	n, reason := req.MaxTokens, mockproto.FinishLength
 	if n == 0 { // the engine comes to an end of its own
-		n, reason = cfg.OutputTokens, serving.FinishStop
+		n, reason = cfg.OutputTokens, mockproto.FinishStop
 	}
 	if n > MaxOutputTokens {
 		return nil, &RefusedError{Reason: RefusedTooLong, text: fmt.Sprintf("max_tokens is %d, this engine makes at most %d", n, MaxOutputTokens)}
@@ -92,7 +92,7 @@ func newSeq(cfg *Config, req serving.Request, w Writer) (*seq, *RefusedError) {
 	}
 	if len(req.Stop) > 0 {
 		if whole, tail, found := cutAtStop(s.gen, n, req.Stop); found {
-			s.limit, s.tail, s.reason = whole, tail, serving.FinishStop
+			s.limit, s.tail, s.reason = whole, tail, mockproto.FinishStop
 		}
 	}
 	return s, nil

@@ -97,7 +97,7 @@ var table = []rule{
 	{path: "internal/serving/...", kind: helper, imports: []string{"responseplane", "discovery"},
 		why: "what a frontend and a worker say to each other knows neither of them"},
 	{path: "internal/frontend/...", kind: helper, modules: []string{anyModule},
-		imports: []string{"internal/serving/...", "internal/program/...", "responseplane/...", "internal/serving"},
+		imports: []string{"internal/serving/...", "internal/program/...", "responseplane/..."},
 		why:     "the HTTP side knows no engine, no transport and no laboratory"},
 	{path: "internal/engine/...", kind: helper, modules: []string{anyModule},
 		imports: []string{"internal/serving/...", "internal/program/...", "responseplane/..."},

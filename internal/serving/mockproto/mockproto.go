@@ -1,12 +1,12 @@
-// Package serving is what the frontend and the mock engine say to each other through the plane, which carries it unread: the
-// payload of a request, the records of its response and the trailer of its end.
+// Package mockproto is what the frontend and the mock engine say to each other through the plane until both speak
+// package serving: the payload of a request, the records of its response and the trailer of its end.
 //
 //   - Payload: one JSON object, Request.
 //   - Record: the UTF-8 text of exactly one token, nothing around it. One record is one token.
 //   - Trailer of a complete end: one JSON object, Trailer.
 //
 // A response that cannot be made is no record: it ends as failed, with a code and a text (responseplane.Failure).
-package serving
+package mockproto
 
 import (
 	"bytes"
@@ -53,13 +53,13 @@ type Request struct {
 type VersionError struct{ Got int }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("serving: the payload is version %d, this worker reads %d (run frontend and workers of one release)", e.Got, Version)
+	return fmt.Sprintf("mockproto: the payload is version %d, this worker reads %d (run frontend and workers of one release)", e.Got, Version)
 }
 
 // Validate returns everything that does not hold.
 func (r Request) Validate() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("serving: "+format, a...)) }
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("mockproto: "+format, a...)) }
 	if r.ID == "" {
 		bad("id is empty")
 	}
@@ -99,7 +99,7 @@ func (r Request) Encode() ([]byte, error) {
 func DecodeRequest(p []byte) (Request, error) {
 	var r Request
 	if err := json.Unmarshal(p, &r); err != nil {
-		return Request{}, fmt.Errorf("serving: payload: %w", err)
+		return Request{}, fmt.Errorf("mockproto: payload: %w", err)
 	}
 	if r.Version != Version {
 		return Request{}, &VersionError{Got: r.Version}
@@ -133,16 +133,16 @@ func (t Trailer) Append(dst []byte) []byte {
 func DecodeTrailer(p []byte) (Trailer, error) {
 	var t Trailer
 	if len(bytes.TrimSpace(p)) == 0 {
-		return t, errors.New("serving: the end has no trailer")
+		return t, errors.New("mockproto: the end has no trailer")
 	}
 	if err := json.Unmarshal(p, &t); err != nil {
-		return Trailer{}, fmt.Errorf("serving: trailer: %w", err)
+		return Trailer{}, fmt.Errorf("mockproto: trailer: %w", err)
 	}
 	if t.FinishReason != FinishStop && t.FinishReason != FinishLength {
-		return Trailer{}, fmt.Errorf("serving: trailer: finish_reason is %q, expected %q or %q", t.FinishReason, FinishStop, FinishLength)
+		return Trailer{}, fmt.Errorf("mockproto: trailer: finish_reason is %q, expected %q or %q", t.FinishReason, FinishStop, FinishLength)
 	}
 	if t.PromptTokens < 0 || t.CompletionTokens < 0 {
-		return Trailer{}, fmt.Errorf("serving: trailer: negative token counts (%d, %d)", t.PromptTokens, t.CompletionTokens)
+		return Trailer{}, fmt.Errorf("mockproto: trailer: negative token counts (%d, %d)", t.PromptTokens, t.CompletionTokens)
 	}
 	return t, nil
 }

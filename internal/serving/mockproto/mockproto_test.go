@@ -1,4 +1,4 @@
-package serving
+package mockproto
 
 import (
 	"encoding/json"
