@@ -92,7 +92,7 @@ var table = []rule{
 		imports: []string{"internal/program/cli", "internal/program/redact", "discovery/..."},
 		why:     "it is the one place below the commands that names the implementations of discovery"},
 	{path: "internal/program/...", kind: helper, modules: []string{anyModule},
-		imports: []string{"responseplane/...", "mux/...", "transport", "discovery/...", "internal/program/chart", "internal/lab/report", "internal/engine/mock/..."},
+		imports: []string{"responseplane/...", "mux/...", "transport", "discovery/...", "internal/program/chart"},
 		why:     "what the programs share sits on the library, and takes transports through the contract"},
 	{path: "internal/serving/...", kind: helper, imports: []string{"responseplane", "discovery"},
 		why: "what a frontend and a worker say to each other knows neither of them"},
