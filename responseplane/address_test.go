@@ -158,7 +158,7 @@ func TestBindAndAdvertise(t *testing.T) {
 				f := dialling(t, responseplane.FrontendConfig{Lanes: 2})
 				d := w.Descriptor()
 				d.Planes = d.Planes[i : i+1]
-				if err := f.AddPeer(d); err != nil {
+				if _, err := f.AddPeer(d); err != nil {
 					t.Fatal(err)
 				}
 				exchangeOne(t, f, w)
@@ -269,7 +269,7 @@ func TestRecordWithTheFirstPortOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := dialling(t, responseplane.FrontendConfig{Lanes: lanes})
-		if err := f.AddPeer(rec.Node); err != nil {
+		if _, err := f.AddPeer(rec.Node); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "all lanes", func() bool {
@@ -309,7 +309,7 @@ func TestFrontendRefusesAddresses(t *testing.T) {
 		{node(2, "", "224.0.0.1:7000"), transport.AddressMulticast}, {node(3, "another-stack", "127.0.0.1:7000"), transport.AddressLoopback},
 		{node(4, "another-stack", "[::1]:7000"), transport.AddressLoopback}, {node(5, "", "255.255.255.255:1"), transport.AddressReserved},
 	} {
-		err := f.AddPeer(c.d)
+		_, err := f.AddPeer(c.d)
 		var none *mux.NoAddressError
 		var bad *transport.AddressError
 		if !errors.As(err, &none) || !errors.As(err, &bad) || bad.Reason != c.reason || !strings.Contains(err.Error(), c.d.Planes[0].Endpoints[0]) {
@@ -342,7 +342,7 @@ func TestFrontendRefusesAddresses(t *testing.T) {
 	t.Cleanup(func() { _ = work.Close() })
 	d := w.Descriptor()
 	d.Planes[0].Endpoints = append([]string{"169.254.0.1:7000"}, d.Planes[0].Endpoints...)
-	if err := f.AddPeer(d); err != nil {
+	if _, err := f.AddPeer(d); err != nil {
 		t.Fatal(err)
 	}
 	exchangeOne(t, f, w)

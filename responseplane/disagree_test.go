@@ -238,10 +238,10 @@ func TestAddPeerBesideRecords(t *testing.T) {
 		b := newBench(t)
 		d := b.node
 		d.Planes = []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: []string{"127.0.0.1:9"}}}
-		if err := b.front.AddPeer(d); err != nil {
+		if _, err := b.front.AddPeer(d); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.front.AddPeer(b.node); err != nil {
+		if _, err := b.front.AddPeer(b.node); err != nil {
 			t.Fatal(err)
 		}
 		b.up(t, 100*time.Millisecond)
@@ -253,7 +253,7 @@ func TestAddPeerBesideRecords(t *testing.T) {
 		b.up(t, 20*time.Second)
 		zero := b.node
 		zero.ID = transport.NodeID{}.String()
-		if err := b.front.AddPeer(zero); err == nil || errors.Is(err, ErrClosed) {
+		if _, err := b.front.AddPeer(zero); err == nil || errors.Is(err, ErrClosed) {
 			t.Errorf("a node without identity: %v", err)
 		}
 	})

@@ -171,7 +171,7 @@ func TestEndsOfTheConsumer(t *testing.T) {
 		t.Run("stop", func(t *testing.T) {
 			res, w := r.open(t, p)
 			res.Stop()
-			eventually(t, "Stopping at the engine", w.Stopping)
+			eventually(t, "Stopping at the engine", w.StopRequested)
 			if err := w.Err(); err != nil {
 				t.Fatalf("Stop alone ended the response: %v", err)
 			}

@@ -65,6 +65,8 @@ var (
 
 	// ErrWindowFull: TryPut and TrySend do not wait; OnWritable tells when there is room.
 	ErrWindowFull = mux.ErrWindowFull
+	// ErrSinkTakes: Next and NextBatch have given all that the sink of OnRecords left; the sink gets what comes.
+	ErrSinkTakes = errors.New("responseplane: the sink has the response again")
 	// ErrEnded: the Writer has ended its response already.
 	ErrEnded = mux.ErrEnded
 	// ErrRecordTooLarge: the record can never fit.

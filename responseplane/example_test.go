@@ -58,10 +58,11 @@ func Example() {
 	defer frontend.Close()
 
 	// The descriptor is JSON and may travel any way you like; the frontend dials what it describes.
-	if err := frontend.AddPeer(worker.Descriptor()); err != nil {
+	node, err := frontend.AddPeer(worker.Descriptor())
+	if err != nil {
 		log.Fatal(err)
 	}
-	if err := frontend.AwaitPeer(ctx, workerID.ID); err != nil {
+	if err := frontend.AwaitPeer(ctx, node); err != nil {
 		log.Fatal(err)
 	}
 
@@ -392,11 +393,8 @@ func connect(cfg responseplane.FrontendConfig) (*responseplane.Frontend, *respon
 
 // mint makes the worker known to the frontend and mints a response from it.
 func mint(ctx context.Context, frontend *responseplane.Frontend, worker *responseplane.Worker) *responseplane.Response {
-	node, err := transport.ParseNodeID(worker.Descriptor().ID)
+	node, err := frontend.AddPeer(worker.Descriptor())
 	if err != nil {
-		log.Fatal(err)
-	}
-	if err := frontend.AddPeer(worker.Descriptor()); err != nil {
 		log.Fatal(err)
 	}
 	if err := frontend.AwaitPeer(ctx, node); err != nil {

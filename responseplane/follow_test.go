@@ -153,7 +153,7 @@ func TestFollowAWorkerOnAnotherPlane(t *testing.T) {
 	}
 	_, err = r.front.Open(t.Context(), responseplane.Request{Model: "huge"})
 	wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
-	if err := r.front.AddPeer(rec.Node); err == nil || !strings.Contains(err.Error(), "rdma") {
+	if _, err := r.front.AddPeer(rec.Node); err == nil || !strings.Contains(err.Error(), "rdma") {
 		t.Errorf("AddPeer: %v, expected an error that names the planes", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	}
 	bad := responseplane.Descriptor{ID: "nonsense"}
 	var rec *discovery.RecordError
-	if err := f.AddPeer(bad); !errors.As(err, &rec) {
+	if _, err := f.AddPeer(bad); !errors.As(err, &rec) {
 		t.Errorf("AddPeer of a bad descriptor: %v, expected a *discovery.RecordError", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -280,7 +280,7 @@ func TestPeersComeAndGo(t *testing.T) {
 				return
 			default:
 			}
-			if err := r.front.AddPeer(moving.worker.Descriptor()); err != nil {
+			if _, err := r.front.AddPeer(moving.worker.Descriptor()); err != nil {
 				t.Error(err)
 			}
 			_ = r.front.Workers()
@@ -294,7 +294,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if err := r.front.AddPeer(moving.worker.Descriptor()); err != nil {
+	if _, err := r.front.AddPeer(moving.worker.Descriptor()); err != nil {
 		t.Fatal(err)
 	}
 	r.reachable(t, 2)

@@ -44,9 +44,11 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 		nodes: make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
 }
 
-// AddPeer makes a worker process known by its descriptor and dials it in the background. It fails when the descriptor does
-// not hold, shares no plane with this Frontend, or has no address that this host can dial. Adding it again replaces its addresses.
-func (f *Frontend) AddPeer(d Descriptor) error {
+// AddPeer makes a worker process known by its descriptor, dials it in the background, and returns what Mint and AwaitPeer
+// call it. It fails when the descriptor does not hold, shares no plane with this Frontend, or has no address that this
+// host can dial; where the descriptor names a node, that is returned with the error too. Adding it again replaces its
+// addresses.
+func (f *Frontend) AddPeer(d Descriptor) (NodeID, error) {
 	return f.addNode(d, "", func(n *nodeEntry, a *nodeAddress) {
 		for _, former := range n.addresses {
 			former.manual = false
@@ -119,9 +121,15 @@ func (f *Frontend) apply(e discovery.Event) {
 type MintOptions = mux.MintOptions
 
 // Mint opens a response from a worker process for a request path of your own: put Response.Terms into the request, and the
-// worker's Attach finds its way back. Whatever goes wrong with the request, Close the response. It fails with an *Error
-// (busy, draining, no link), ErrClosed or ctx's error.
+// worker's Attach finds its way back. Whatever goes wrong with the request, Close the response. ctx bounds the wait for a
+// link, and its deadline is the response's, as with Open, where o.TimeLeft is not sooner. It fails with an *Error (busy,
+// draining, no link), ErrClosed or ctx's error.
 func (f *Frontend) Mint(ctx context.Context, node NodeID, o MintOptions) (*Response, error) {
+	if d, ok := ctx.Deadline(); ok {
+		if left := max(time.Until(d), time.Microsecond); o.TimeLeft <= 0 || left < o.TimeLeft {
+			o.TimeLeft = left
+		}
+	}
 	in, err := f.recv.Mint(ctx, node, o)
 	if err != nil {
 		return nil, asMint(err, "", node)
@@ -256,11 +264,12 @@ func (f *Frontend) Counts() (known, reachable int) {
 	return known, reachable
 }
 
-// Ready is nil when at least one worker can be reached, else it says what is missing.
+// Ready is nil when at least one worker of the registry or one process of AddPeer can be reached, else it says what is
+// missing.
 func (f *Frontend) Ready() error {
 	known, reachable := f.Counts()
 	switch {
-	case reachable > 0 || f.anyVanished():
+	case reachable > 0 || f.anyVanished() || f.anyPeerUp():
 		return nil
 	case known == 0:
 		return errors.New("responseplane: no worker is known")
@@ -271,6 +280,22 @@ func (f *Frontend) Ready() error {
 		}
 	}
 	return fmt.Errorf("responseplane: none of %d workers can be reached", known)
+}
+
+// anyPeerUp says whether a process of AddPeer has a link.
+func (f *Frontend) anyPeerUp() bool {
+	up := make(map[NodeID]bool)
+	for _, p := range f.recv.Peers() {
+		up[p.ID] = p.Up
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for id, n := range f.nodes {
+		if n.manual && up[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // anyVanished says whether there is a worker that can be used although its record has gone.

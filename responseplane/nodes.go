@@ -87,16 +87,16 @@ func (n *nodeEntry) peer() mux.Peer {
 // addNode makes a process known to the mux and has note called on its entry and on that of the addresses, with the lock held.
 // A process that shares no plane, or has no address that can be dialled, is entered, too; that is the error then. record is
 // what says all this, "" = nobody's.
-func (f *Frontend) addNode(d Descriptor, record string, note func(*nodeEntry, *nodeAddress)) error {
+func (f *Frontend) addNode(d Descriptor, record string, note func(*nodeEntry, *nodeAddress)) (NodeID, error) {
 	if err := d.Validate(); err != nil {
-		return err
+		return NodeID{}, err
 	}
 	id, err := transport.ParseNodeID(d.ID)
 	if err != nil {
-		return err
+		return NodeID{}, err
 	}
 	if id.IsZero() {
-		return errors.New("responseplane: node.id is all zeros: each process has an identity of its own")
+		return NodeID{}, errors.New("responseplane: node.id is all zeros: each process has an identity of its own")
 	}
 	f.mu.Lock()
 	n := f.nodes[id]
@@ -122,7 +122,7 @@ func (f *Frontend) addNode(d Descriptor, record string, note func(*nodeEntry, *n
 		f.cfg.Logger.Warn("two records of one process name different addresses; each is tried until one answers", "node", id, "name", d.Name,
 			"worker", record, "planes", a.d.Planes, "other_worker", other.record, "other_planes", other.d.Planes)
 	}
-	return err
+	return id, err
 }
 
 // releaseLocked says that a worker's record no longer names its process and where it is, and whether none does. The lock is

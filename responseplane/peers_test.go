@@ -1,7 +1,11 @@
 package responseplane_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +23,7 @@ func TestAddAndRemoveRace(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 50 {
-				if err := r.front.AddPeer(d); err != nil {
+				if _, err := r.front.AddPeer(d); err != nil {
 					t.Error(err)
 				}
 			}
@@ -31,7 +35,7 @@ func TestAddAndRemoveRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := r.front.AddPeer(d); err != nil {
+	if _, err := r.front.AddPeer(d); err != nil {
 		t.Fatal(err)
 	}
 	r.reachable(t, 1)
@@ -46,12 +50,12 @@ func TestStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Stop()
-		for deadline := time.Now().Add(patience); !w.Stopping(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); !w.StopRequested(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("Stop did not reach the engine")
 			}
 		}
-		if err := w.Stopped([]byte("usage")); err != nil {
+		if err := w.EndStopped([]byte("usage")); err != nil {
 			t.Fatal(err)
 		}
 		if rec, err := resp.Next(t.Context()); err != nil || string(rec) != "one" {
@@ -63,4 +67,78 @@ func TestStopped(t *testing.T) {
 		}
 		_ = resp.Close()
 	})
+}
+
+// TestAddedPeer: a process of AddPeer makes the frontend ready, and Mint's context bounds the response.
+func TestAddedPeer(t *testing.T) {
+	front, worker, closeAll := connect(responseplane.FrontendConfig{})
+	defer closeAll()
+	if front.Ready() == nil {
+		t.Error("ready without a worker")
+	}
+	node, err := front.AddPeer(worker.Descriptor())
+	if err != nil || node.String() != worker.Descriptor().ID {
+		t.Fatalf("%v, %v", node, err)
+	}
+	if err := front.AwaitPeer(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	if err := front.Ready(); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	r, err := front.Mint(ctx, node, responseplane.MintOptions{TimeLeft: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Next(t.Context()); !errors.Is(err, responseplane.ErrDeadline) {
+		t.Errorf("the response ended with %v, want its deadline", err)
+	}
+	front.RemovePeer(node)
+	if front.Ready() == nil {
+		t.Error("ready without a worker")
+	}
+}
+
+// TestNothingLeftBySink: what a sink left is pulled, and then it is said that the sink has the response again.
+func TestNothingLeftBySink(t *testing.T) {
+	front, worker, closeAll := connect(responseplane.FrontendConfig{})
+	defer closeAll()
+	r := mint(t.Context(), front, worker)
+	defer r.Close()
+	var calls atomic.Int64
+	ended := make(chan error, 1)
+	called := make(chan struct{}, 1)
+	r.OnRecords(func(recs [][]byte, err error) bool {
+		if calls.Add(1) == 1 {
+			called <- struct{}{}
+			return false
+		}
+		if err != nil {
+			ended <- err
+		}
+		return true
+	})
+	w, err := worker.Attach(r.Terms())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Send(t.Context(), []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	<-called
+	if batch, err := r.NextBatch(t.Context()); err != nil || len(batch) != 1 || string(batch[0]) != "a" {
+		t.Errorf("%q, %v", batch, err)
+	}
+	if batch, err := r.NextBatch(t.Context()); err != responseplane.ErrSinkTakes || batch != nil {
+		t.Errorf("%q, %v, want ErrSinkTakes", batch, err)
+	}
+	if err := w.Complete(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != io.EOF {
+		t.Error(err)
+	}
 }

@@ -52,17 +52,23 @@ func (r *Response) Retries() int { return r.retries }
 
 // Next returns the next record, waiting for it. It is valid until the next call. io.EOF follows the last record of a
 // complete response and of no other; every other end is an *Error. A ctx that ends returns its error and changes nothing:
-// Stop, Kill or Close the response then.
+// Stop, Kill or Close the response then. For a response with a sink see NextBatch.
 func (r *Response) Next(ctx context.Context) ([]byte, error) {
 	rec, err := r.in.Next(ctx)
+	if rec == nil && err == nil {
+		return nil, ErrSinkTakes
+	}
 	return rec, r.wrap(err)
 }
 
 // NextBatch returns all records that are ready, at least one, waiting when there is none: one wake for all of them. They
-// are valid until the next call. With OnRecords it does not wait: nothing and no error says that the sink has the
-// response again.
+// are valid until the next call. With OnRecords it does not wait: ErrSinkTakes says that all that the sink left is read
+// and that the sink has the response again.
 func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 	batch, err := r.in.NextBatch(ctx)
+	if len(batch) == 0 && err == nil {
+		return nil, ErrSinkTakes
+	}
 	return batch, r.wrap(err)
 }
 

@@ -66,7 +66,7 @@ func (p *pool) remove(w *workerEntry) {
 
 // putWorker takes a record that is new or has changed.
 func (f *Frontend) putWorker(rec discovery.Worker) error {
-	err := f.addNode(rec.Node, rec.ID, func(n *nodeEntry, a *nodeAddress) { f.putLocked(rec, n, a) })
+	_, err := f.addNode(rec.Node, rec.ID, func(n *nodeEntry, a *nodeAddress) { f.putLocked(rec, n, a) })
 	return err // a worker that shares no plane is known, is not routed to, and its error is said
 }
 

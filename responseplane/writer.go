@@ -41,8 +41,8 @@ func (w *Writer) OnWritable(fn func()) { w.out.OnWritable(fn) }
 // Done is closed when the response was killed or lost, or its deadline has passed; Err then says which.
 func (w *Writer) Done() <-chan struct{} { return w.out.Done() }
 
-// Stopping says whether the consumer asked to finish the last output and Complete.
-func (w *Writer) Stopping() bool { return w.out.Stopping() }
+// StopRequested says whether the consumer asked to finish the last output and Complete.
+func (w *Writer) StopRequested() bool { return w.out.Stopping() }
 
 // Err is nil while records are wanted, then an *Error. It is cheap: poll it each pass.
 func (w *Writer) Err() error { return w.wrap(w.out.Err()) }
@@ -56,9 +56,9 @@ func (w *Writer) PutComplete(trailer []byte) error {
 	return w.wrap(w.out.PutEnd(mux.End{Type: mux.EndComplete, Trailer: trailer}))
 }
 
-// Stopped ends the response as the consumer's Stop asked, with its output cut short: Response ends with ErrCanceled there.
-// A worker that finishes its last output after Stop uses Complete.
-func (w *Writer) Stopped(trailer []byte) error {
+// EndStopped ends the response as the consumer's Stop asked, with its output cut short: Response ends with ErrCanceled
+// there. A worker that finishes its last output after Stop uses Complete.
+func (w *Writer) EndStopped(trailer []byte) error {
 	return w.wrap(w.out.Fail(mux.End{Type: mux.EndStopped, Trailer: trailer}))
 }
 

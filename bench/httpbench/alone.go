@@ -70,7 +70,7 @@ type nowhere struct {
 func (*nowhere) TryPut([]byte) error              { return nil }
 func (*nowhere) OnWritable(func())                {}
 func (*nowhere) Err() error                       { return nil }
-func (*nowhere) Stopping() bool                   { return false }
+func (*nowhere) StopRequested() bool                   { return false }
 func (*nowhere) Fail(responseplane.Failure) error { return nil }
 
 func (w *nowhere) PutComplete([]byte) error {

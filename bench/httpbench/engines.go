@@ -78,12 +78,12 @@ func (c *counted) TryPut(rec []byte) error {
 	return err
 }
 
-func (c *counted) Stopping() bool { return c.e.stopping.Load() || c.Writer.Stopping() }
+func (c *counted) StopRequested() bool { return c.e.stopping.Load() || c.Writer.StopRequested() }
 
 // peerWriter is a peer's response as an engine wants it.
 type peerWriter struct{ planebench.PeerWriter }
 
-func (peerWriter) Stopping() bool { return false }
+func (peerWriter) StopRequested() bool { return false }
 
 // errNoFailure is why a peer's response that fails just never ends: peers cannot say it. Engines fail a response only when their process ends in the middle of a run.
 var errNoFailure = errors.New("httpbench: a peer cannot tell of a failure")

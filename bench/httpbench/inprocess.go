@@ -68,7 +68,7 @@ func (w *pushWriter) Err() error {
 	return nil
 }
 
-func (w *pushWriter) Stopping() bool { return false }
+func (w *pushWriter) StopRequested() bool { return false }
 
 func (w *pushWriter) PutComplete(trailer []byte) error {
 	w.s.complete(trailer, io.EOF)

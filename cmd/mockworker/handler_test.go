@@ -17,7 +17,7 @@ type taken struct{ mock.Writer }
 
 func (taken) OnWritable(func())     {}
 func (taken) Err() error            { return nil }
-func (taken) Stopping() bool        { return false }
+func (taken) StopRequested() bool        { return false }
 func (taken) TryPut([]byte) error   { return nil }
 func (taken) Complete([]byte) error { return nil }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/laneway-ai/laneway/responseplane"
-	"github.com/laneway-ai/laneway/transport"
 )
 
 // target is a worker as the frontend's own router knows it.
@@ -42,10 +41,7 @@ func (s *frontendServer) discover(ctx context.Context, urls []string) error {
 		if err != nil {
 			return fmt.Errorf("worker %s: %w", url, err)
 		}
-		if err := s.plane.AddPeer(d); err != nil {
-			return fmt.Errorf("worker %s: %w", url, err)
-		}
-		node, err := transport.ParseNodeID(d.ID)
+		node, err := s.plane.AddPeer(d)
 		if err != nil {
 			return fmt.Errorf("worker %s: %w", url, err)
 		}

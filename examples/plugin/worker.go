@@ -133,7 +133,7 @@ func (q *sequence) step() bool {
 	if q.w.Err() != nil {
 		return false // killed or lost: nobody listens any more
 	}
-	if len(q.left) == 0 || q.w.Stopping() {
+	if len(q.left) == 0 || q.w.StopRequested() {
 		_ = q.w.PutComplete([]byte(`{"finish_reason":"stop"}`))
 		return false
 	}

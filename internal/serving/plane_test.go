@@ -41,7 +41,10 @@ func TestAnswerOverThePlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer frontend.Close()
-	if err := errors.Join(frontend.AddPeer(worker.Descriptor()), frontend.AwaitPeer(ctx, ids[0].ID)); err != nil {
+	if _, err := frontend.AddPeer(worker.Descriptor()); err != nil {
+		t.Fatal(err)
+	}
+	if err := frontend.AwaitPeer(ctx, ids[0].ID); err != nil {
 		t.Fatal(err)
 	}
 

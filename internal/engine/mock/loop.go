@@ -146,7 +146,7 @@ func (l *loop) wanted(s *seq) bool {
 		l.cancelled(s)
 		return false
 	}
-	if s.w.Stopping() {
+	if s.w.StopRequested() {
 		l.complete(s, mockproto.FinishStop, s.next)
 		return false
 	}

@@ -110,7 +110,7 @@ func (w *script) Err() error {
 
 func (w *script) kill() { w.err.Store(&errKilled) }
 
-func (w *script) Stopping() bool { return w.stop.Load() }
+func (w *script) StopRequested() bool { return w.stop.Load() }
 
 func (w *script) PutComplete(trailer []byte) error {
 	w.finish(slices.Clone(trailer), nil)

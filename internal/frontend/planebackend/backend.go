@@ -45,6 +45,9 @@ type stream struct{ *responseplane.Response }
 
 func (s stream) NextBatch(ctx context.Context) ([][]byte, error) {
 	recs, err := s.Response.NextBatch(ctx)
+	if err == responseplane.ErrSinkTakes {
+		return nil, nil
+	}
 	if err != nil {
 		err = EndError(err)
 	}

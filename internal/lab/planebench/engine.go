@@ -114,7 +114,7 @@ func (e *engine) pass() int {
 		switch {
 		case j.w.Err() != nil:
 			continue
-		case j.w.Stopping(), j.stopped.Load():
+		case j.w.StopRequested(), j.stopped.Load():
 			e.finished = append(e.finished, j)
 			continue
 		case j.parked && !j.room.Load():

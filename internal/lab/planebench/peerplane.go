@@ -80,7 +80,7 @@ func (w *peerWorker) Stats() responseplane.Stats { return responseplane.Stats{} 
 
 type peerWriter struct{ PeerWriter }
 
-func (w peerWriter) Stopping() bool { return false } // the process has been told
+func (w peerWriter) StopRequested() bool { return false } // the process has been told
 
 // peerConfig is what this process tells its peer.
 func (c *child) peerConfig() PeerConfig {

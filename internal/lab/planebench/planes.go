@@ -35,7 +35,7 @@ type recordWriter interface {
 	PutComplete(trailer []byte) error
 	OnWritable(func())
 	Err() error
-	Stopping() bool
+	StopRequested() bool
 }
 
 // frontPlane is the consuming side of ours or of a baseline.
@@ -59,11 +59,8 @@ type workPlane interface {
 type ownFront struct{ *responseplane.Frontend }
 
 func (f ownFront) add(ctx context.Context, n discovery.Node) error {
-	id, err := transport.ParseNodeID(n.ID)
+	id, err := f.AddPeer(n)
 	if err != nil {
-		return err
-	}
-	if err := f.AddPeer(n); err != nil {
 		return err
 	}
 	return f.AwaitPeer(ctx, id)

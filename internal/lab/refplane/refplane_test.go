@@ -189,7 +189,7 @@ func TestStopAndFail(t *testing.T) {
 		if batch, err := r.NextBatch(ctx); err != nil || len(batch) != 1 {
 			t.Fatalf("%q %v", batch, err)
 		}
-		for r.Stop(); !wr.Stopping(); time.Sleep(time.Millisecond) {
+		for r.Stop(); !wr.StopRequested(); time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {
 				t.Fatal("the stop does not come")
 			}

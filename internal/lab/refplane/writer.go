@@ -52,7 +52,7 @@ func (wr *Writer) Err() error {
 }
 
 // Stopping tells whether the response is to end early.
-func (wr *Writer) Stopping() bool { return wr.stopping.Load() }
+func (wr *Writer) StopRequested() bool { return wr.stopping.Load() }
 
 // PutComplete ends the response.
 func (wr *Writer) PutComplete(trailer []byte) error { return wr.finish(kindEnd, trailer) }

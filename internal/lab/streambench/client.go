@@ -53,13 +53,10 @@ func run(ctx context.Context, ctl *transportbench.Control, log *slog.Logger, pla
 		return m, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	node, err := transport.ParseNodeID(d.ID)
-	if err != nil {
-		return m, err
-	}
 	upCtx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	if err := f.AddPeer(d); err != nil {
+	node, err := f.AddPeer(d)
+	if err != nil {
 		return m, err
 	}
 	if err := allLanes(upCtx, f, lanes); err != nil {

@@ -49,7 +49,7 @@ func TestCertificatesOfAnAuthorityCarryResponses(t *testing.T) {
 				if err := worker.Listen(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if err := frontend.AddPeer(worker.Descriptor()); err != nil {
+				if _, err := frontend.AddPeer(worker.Descriptor()); err != nil {
 					t.Fatal(err)
 				}
 				respond(ctx, t, frontend, worker, id.ID)

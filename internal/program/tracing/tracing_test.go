@@ -177,7 +177,7 @@ type fakeWriter struct{ err error }
 func (f *fakeWriter) TryPut([]byte) error              { return f.err }
 func (f *fakeWriter) OnWritable(func())                {}
 func (f *fakeWriter) Err() error                       { return f.err }
-func (f *fakeWriter) Stopping() bool                   { return false }
+func (f *fakeWriter) StopRequested() bool                   { return false }
 func (f *fakeWriter) PutComplete([]byte) error         { return f.err }
 func (f *fakeWriter) Fail(responseplane.Failure) error { return nil }
 

@@ -23,8 +23,8 @@ type Writer interface {
 	OnWritable(fn func())
 	// Err is nil while records are wanted.
 	Err() error
-	// Stopping says whether the response is to end early.
-	Stopping() bool
+	// StopRequested says whether the response is to end early.
+	StopRequested() bool
 	// PutComplete and Fail end the response.
 	PutComplete(trailer []byte) error
 	Fail(f responseplane.Failure) error
