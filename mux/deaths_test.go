@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,65 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 			}
 			if n := p.send.Stats().StreamsEnded["complete"]; n != uint64(total) {
 				t.Errorf("%d of %d streams ended complete at the worker", n, total)
+			}
+		})
+	}
+}
+
+// TestStreamsSurviveSilence: a lane falls silent, which nobody is told of. PINGs find it, every record arrives once and
+// in order, and the lane is back within seconds; the log says how many. A lane goes silent every 10 s of -deaths.for,
+// else once.
+func TestStreamsSurviveSilence(t *testing.T) {
+	for i := range 2 * len(allPlanes) {
+		plane, lanes := allPlanes[i/2], []int{1, 4}[i%2]
+		t.Run(fmt.Sprintf("plane=%s/lanes=%d", plane, lanes), func(t *testing.T) {
+			t.Parallel()
+			p, front, _ := newPlanePair(t, plane, pairConfig{recv: Config{Lanes: lanes}})
+			stop, seen := make(chan struct{}), make(chan struct{})
+			var took []time.Duration
+			var load sync.WaitGroup
+			total := 0
+			load.Go(func() {
+				for {
+					exchange(t, p, 100, 256, 300)
+					total += 100
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+					}
+				}
+			})
+			go func() {
+				defer close(seen)
+				r := rand.New(rand.NewPCG(1, 3))
+				for start := time.Now(); ; {
+					conns := front.open()
+					before := takeovers(p.recv)
+					begun := time.Now()
+					conns[r.IntN(len(conns))].mute()
+					for takeovers(p.recv) == before && time.Since(begun) < time.Minute {
+						time.Sleep(5 * time.Millisecond)
+					}
+					took = append(took, time.Since(begun))
+					if time.Since(start)+10*time.Second > *deathsFor {
+						return
+					}
+					time.Sleep(10*time.Second - time.Since(begun))
+				}
+			}()
+			<-seen
+			close(stop)
+			load.Wait()
+			p.settled(t)
+			slices.Sort(took)
+			t.Logf("%d streams, %d silences, each over after %v to %v; sent again %d bytes of %d", total, len(took), took[0],
+				took[len(took)-1], p.send.Stats().ResentBytes, p.send.Stats().BytesOut)
+			if last := took[len(took)-1]; last > 35*time.Second {
+				t.Errorf("a silence was over after %v", last)
+			}
+			if n := p.recv.Stats().StreamsEnded["complete"]; n != uint64(total) {
+				t.Errorf("%d of %d streams ended complete: %v", n, total, p.recv.Stats().StreamsEnded)
 			}
 		})
 	}

@@ -128,18 +128,38 @@ func (t *tap) open() []*tapConn {
 
 type tapConn struct {
 	transport.Conn
-	tap *tap
+	tap    *tap
+	silent atomic.Bool
+}
+
+// mute has nothing go through any more, either way, and says so to nobody: a host that has lost its network.
+func (c *tapConn) mute() { c.silent.Store(true) }
+
+// Read implements transport.Conn.
+func (c *tapConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if err != nil || !c.silent.Load() {
+			return n, err
+		}
+	}
 }
 
 // Write implements transport.Conn.
 func (c *tapConn) Write(p []byte) (int, error) {
 	c.tap.see(p)
+	if c.silent.Load() {
+		return len(p), nil
+	}
 	return c.Conn.Write(p)
 }
 
 // WriteBuffers implements transport.Conn.
 func (c *tapConn) WriteBuffers(bufs [][]byte) error {
 	c.tap.see(slices.Concat(bufs...))
+	if c.silent.Load() {
+		return nil
+	}
 	return c.Conn.WriteBuffers(bufs)
 }
 
@@ -161,6 +181,9 @@ type tapTryConn struct {
 
 // TryWrite implements transport.TryWriter. The tap sees what was taken: the rest comes again through Write.
 func (c tapTryConn) TryWrite(p []byte) (int, error) {
+	if c.silent.Load() {
+		return len(p), nil
+	}
 	n, err := c.try.TryWrite(p)
 	c.tried(p[:n])
 	return n, err
@@ -168,6 +191,13 @@ func (c tapTryConn) TryWrite(p []byte) (int, error) {
 
 // TryWriteBuffers implements transport.TryWriter.
 func (c tapTryConn) TryWriteBuffers(bufs [][]byte) (int, error) {
+	if c.silent.Load() {
+		all := 0
+		for _, b := range bufs {
+			all += len(b)
+		}
+		return all, nil
+	}
 	n, err := c.try.TryWriteBuffers(bufs)
 	c.tried(slices.Concat(bufs...)[:n])
 	return n, err
