@@ -14,8 +14,9 @@ import (
 // givenRun names a run directory of your own, as an absolute path, for TestGivenRun.
 const givenRun = "LANEWAY_RUN_DIR"
 
-// TestGivenRun holds a run that was really made to what TestThreeLargeRuns holds made-up ones to: its directory is complete, the page is small, its figures are
-// those that a second computation gets from the rows, and the analysis reads it.
+// TestGivenRun holds a run that was really made to what TestThreeLargeRuns holds made-up ones to: its directory is
+// complete, the page is small, its figures are those that a second computation gets from the rows, and the analysis
+// reads it.
 func TestGivenRun(t *testing.T) {
 	dir := os.Getenv(givenRun)
 	if dir == "" {
@@ -39,7 +40,8 @@ func TestGivenRun(t *testing.T) {
 		t.Errorf("recomputed: %v, %v, %d compared", err, bad, compared)
 	}
 	began := time.Now()
-	code, stdout, stderr, state := call(t, t.TempDir(), dir, "--out=", "--allow=client-limited,not steady", "--window=raw")
+	code, stdout, stderr, state := call(t, t.TempDir(), dir, "--out=", "--allow=client-limited,not steady",
+		"--window=raw")
 	took := time.Since(began)
 	if code != 0 || !strings.Contains(stdout, filepath.Base(dir)) {
 		t.Errorf("analysis: exit code %d\n%s%s", code, stdout, stderr)
@@ -50,5 +52,6 @@ func TestGivenRun(t *testing.T) {
 			t.Errorf("the analysis took %d MiB, at most 1 GiB is wanted", mib)
 		}
 	}
-	t.Logf("report.html: %d bytes; %d figures recomputed; analysed in %v with %d MiB\n%s", page.Size(), compared, took.Round(time.Millisecond), mib, stdout)
+	t.Logf("report.html: %d bytes; %d figures recomputed; analysed in %v with %d MiB\n%s", page.Size(), compared,
+		took.Round(time.Millisecond), mib, stdout)
 }

@@ -21,10 +21,13 @@ import (
 func main() { os.Exit(run(os.Args[1:], newApp())) }
 
 func newApp() *cli.App {
-	return cli.New("analysis", "puts load runs into a table by configuration and number of holders; `analysis compare A... -- B...` holds two sides against each other")
+	return cli.New("analysis",
+		"puts load runs into a table by configuration and number of holders; `analysis compare A... -- B...` holds "+
+			"two sides against each other")
 }
 
-// divider stands for the -- between the sides: cli takes a bare -- as the end of the flags and forgets it. No file name holds a NUL.
+// divider stands for the -- between the sides: cli takes a bare -- as the end of the flags and forgets it. No file name
+// holds a NUL.
 const divider = "\x00--"
 
 func run(args []string, app *cli.App) int {
@@ -38,7 +41,8 @@ func run(args []string, app *cli.App) int {
 	cmp.Handle(func(ctx context.Context, _ *slog.Logger) error {
 		return compare(ctx, cmp.Stdout, cmp.Args(), fc.options())
 	})
-	across := cmp.Group("Judgement").List("across", nil, "settings of run.json's config in which the sides may differ although they change the load: concurrency,osl")
+	across := cmp.Group("Judgement").List("across", nil,
+		"settings of run.json's config in which the sides may differ although they change the load: concurrency,osl")
 	fc.across = across
 
 	if len(args) > 0 && args[0] == "compare" {
@@ -62,9 +66,11 @@ type flags struct {
 func declare(app *cli.App) *flags {
 	g := app.Group("Judgement")
 	f := &flags{
-		window:  g.Enum("window", analysis.WindowSteady, []string{analysis.WindowSteady, analysis.WindowRaw}, "where rates and latencies are from; raw holds the opening burst"),
-		allow:   g.EnumList("allow", nil, analysis.Allowable(), "marks that do not set a run aside"),
-		errRate: g.Float("max-error-rate", 0, cli.Range(0.0, 1.0), "share of failed requests above which a run is set aside, 0 to 1"),
+		window: g.Enum("window", analysis.WindowSteady, []string{analysis.WindowSteady, analysis.WindowRaw},
+			"where rates and latencies are from; raw holds the opening burst"),
+		allow: g.EnumList("allow", nil, analysis.Allowable(), "marks that do not set a run aside"),
+		errRate: g.Float("max-error-rate", 0, cli.Range(0.0, 1.0),
+			"share of failed requests above which a run is set aside, 0 to 1"),
 	}
 	return f
 }

@@ -91,8 +91,10 @@ func TestExitCodes(t *testing.T) {
 		{"table", []string{"quic", "slower"}, 0, "3 plots written to analysis-out"},
 		{"resolved", []string{"compare", "quic", "--", "slower"}, 0, "resolved: B is worse"},
 		{"flags after the sides", []string{"compare", "quic", "--", "slower", "--window", "raw"}, 0, "RAW"},
-		{"the same thing", []string{"compare", "quic/quic-1", "quic/quic-2", "--", "quic/quic-3"}, 0, "cannot resolve any difference"},
-		{"unequal holders", append(append([]string{"compare"}, one...), "--", "quic"), 4, "no number of holders occurs on both sides"},
+		{"the same thing", []string{"compare", "quic/quic-1", "quic/quic-2", "--", "quic/quic-3"}, 0,
+			"cannot resolve any difference"},
+		{"unequal holders", append(append([]string{"compare"}, one...), "--", "quic"), 4,
+			"no number of holders occurs on both sides"},
 		{"all set aside", []string{"compare", "quic", "--", "wrong"}, 4, "all 5 runs of side B were set aside"},
 		{"a table of nothing", []string{"wrong"}, 4, "all 5 runs were set aside"},
 		{"broken run.json", []string{"one"}, 1, "one-5"},
@@ -125,7 +127,8 @@ func TestExitCodes(t *testing.T) {
 // largeRun is how many requests TestThreeLargeRuns has in each run.
 var largeRun = 250_000
 
-// TestThreeLargeRuns reads three runs of 250,000 requests: the memory is bounded, the report is small, and its numbers are those of the rows.
+// TestThreeLargeRuns reads three runs of 250,000 requests: the memory is bounded, the report is small, and its numbers
+// are those of the rows.
 func TestThreeLargeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 75 MB")
@@ -133,14 +136,18 @@ func TestThreeLargeRuns(t *testing.T) {
 	dir := t.TempDir()
 	first := filepath.Join(dir, "quic-1")
 	began := time.Now()
-	err := runtest.Write(first, runtest.Spec{ID: "quic-1", Requests: largeRun, Every: 400 * time.Microsecond, Tokens: 256, First: holds(2), Run: func(r *report.Run) {
-		// As many sockets and lanes as a large cluster has.
-		for i := range 2048 {
-			r.Plane.Lanes = append(r.Plane.Lanes, report.Lane{Process: fmt.Sprint("worker-", i/4), Lane: i % 4, Streams: report.Ptr(int64(i)), Bytes: report.Ptr(int64(i))})
-			r.UDP.Sockets = append(r.UDP.Sockets, report.UDPSocket{Port: 20000 + i, Drops: report.Ptr(int64(i % 7))})
-			r.Environment.Sockets = append(r.Environment.Sockets, report.Socket{Process: "frontend", Role: "lane", Port: 20000 + i})
-		}
-	}})
+	err := runtest.Write(first, runtest.Spec{ID: "quic-1", Requests: largeRun, Every: 400 * time.Microsecond,
+		Tokens: 256, First: holds(2), Run: func(r *report.Run) {
+			// As many sockets and lanes as a large cluster has.
+			for i := range 2048 {
+				r.Plane.Lanes = append(r.Plane.Lanes, report.Lane{Process: fmt.Sprint("worker-", i/4), Lane: i % 4,
+					Streams: report.Ptr(int64(i)), Bytes: report.Ptr(int64(i))})
+				r.UDP.Sockets = append(r.UDP.Sockets, report.UDPSocket{Port: 20000 + i,
+					Drops: report.Ptr(int64(i % 7))})
+				r.Environment.Sockets = append(r.Environment.Sockets, report.Socket{Process: "frontend", Role: "lane",
+					Port: 20000 + i})
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +183,8 @@ func TestThreeLargeRuns(t *testing.T) {
 	}
 	began = time.Now()
 	code, stdout, stderr, state := call(t, dir, ".", "--out", "plots")
-	t.Logf("analysed in %v, %v of it processor time", time.Since(began).Round(time.Millisecond), state.UserTime()+state.SystemTime())
+	t.Logf("analysed in %v, %v of it processor time", time.Since(began).Round(time.Millisecond), state.UserTime()+
+		state.SystemTime())
 	if code != 0 || !strings.Contains(stdout, "2 holders: quic-1, quic-2, quic-3") {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}

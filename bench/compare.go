@@ -12,8 +12,8 @@ func otherFloor(arms []string) string {
 	return ""
 }
 
-// compare lists which arms are compared, {arm, base}: each with the floor, ours with the bare connection of its plane and delivery, ours over QUIC with ours over
-// TCP, and every other peer with our sink over TCP.
+// compare lists which arms are compared, {arm, base}: each with the floor, ours with the bare connection of its plane
+// and delivery, ours over QUIC with ours over TCP, and every other peer with our sink over TCP.
 func compare(arms []string, floor string) (pairs [][2]string) {
 	run := make(map[string]bool, len(arms))
 	for _, a := range arms {

@@ -8,7 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
-// TestHTTPFlags: what cannot be is refused before a process is started, by name and with the fix. The runs themselves are tested in httpbench.
+// TestHTTPFlags: what cannot be is refused before a process is started, by name and with the fix. The runs themselves
+// are tested in httpbench.
 func TestHTTPFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -24,7 +25,8 @@ func TestHTTPFlags(t *testing.T) {
 		app := newApp()
 		var stderr bytes.Buffer
 		app.Stdout, app.Stderr = &bytes.Buffer{}, &stderr
-		if code := run(append([]string{"http", "--artifact-dir=" + t.TempDir()}, c.args...), app); code != cli.ExitFailure || !strings.Contains(stderr.String(), c.want) {
+		if code := run(append([]string{"http", "--artifact-dir=" + t.TempDir()}, c.args...),
+			app); code != cli.ExitFailure || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("%v: exit code %d: %s", c.args, code, stderr.String())
 		}
 	}

@@ -20,7 +20,8 @@ import (
 func main() { os.Exit(run(os.Args[1:], newApp())) }
 
 func newApp() *cli.App {
-	return cli.New("bench", "measures response planes side by side: Laneway, other libraries, and a bare connection as the floor")
+	return cli.New("bench",
+		"measures response planes side by side: Laneway, other libraries, and a bare connection as the floor")
 }
 
 func run(args []string, app *cli.App) int {

@@ -35,14 +35,17 @@ func broken() []planebench.Peer {
 		p := peers.Bare("tcp")
 		p.Name = name
 		worker := p.Worker
-		p.Worker = func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		p.Worker = func(cfg planebench.PeerConfig,
+			serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
 			return worker(cfg, func(request []byte, w planebench.PeerWriter) error { return serve(request, spoil(w)) })
 		}
 		return p
 	}
 	return []planebench.Peer{
-		spoil("drops-one", func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 3} }),
-		spoil("drops-last", func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 10} }),
+		spoil("drops-one",
+			func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 3} }),
+		spoil("drops-last",
+			func(w planebench.PeerWriter) planebench.PeerWriter { return &dropper{PeerWriter: w, which: 10} }),
 		spoil("swaps-two", func(w planebench.PeerWriter) planebench.PeerWriter { return &swapper{PeerWriter: w} }),
 		spoil("spoils-a-byte", func(w planebench.PeerWriter) planebench.PeerWriter { return &spoiler{PeerWriter: w} }),
 	}
@@ -100,7 +103,8 @@ func try(t *testing.T, args ...string) (code int, out, errs string, r planebench
 	app := newApp()
 	var stdout, stderr bytes.Buffer
 	app.Stdout, app.Stderr = &stdout, &stderr
-	code = run(append([]string{"--pairs=1", "--streams=24", "--engines=4", "--frontends=2", "--osl=10", "--inter-token-latency=10ms", "--warmup-duration=150ms",
+	code = run(append([]string{"--pairs=1", "--streams=24", "--engines=4", "--frontends=2", "--osl=10",
+		"--inter-token-latency=10ms", "--warmup-duration=150ms",
 		"--duration=300ms", "--artifact-dir=" + dir, "--log-level=error"}, args...), app)
 	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err == nil {
 		if err := json.Unmarshal(b, &r); err != nil {
@@ -121,12 +125,15 @@ func TestPeers(t *testing.T) {
 		name := run.Plane + "-" + run.Delivery
 		ran = append(ran, name)
 		if run.Wrong != 0 || run.ErrorsAll != 0 || run.Records == 0 || run.CompletedAll < 24 || run.Invalid != "" {
-			t.Errorf("%s: %d wrong, %d errors, %d records in the window, %d completed; %s", name, run.Wrong, run.ErrorsAll, run.Records, run.CompletedAll, run.Invalid)
+			t.Errorf("%s: %d wrong, %d errors, %d records in the window, %d completed; %s", name, run.Wrong,
+				run.ErrorsAll, run.Records, run.CompletedAll, run.Invalid)
 		}
-		if run.Frontend.CPUMS <= 0 || run.Worker.CPUMS <= 0 || len(run.Frontend.Processes) != 2 || len(run.Worker.Processes) != 2 {
+		if run.Frontend.CPUMS <= 0 || run.Worker.CPUMS <= 0 || len(run.Frontend.Processes) != 2 ||
+			len(run.Worker.Processes) != 2 {
 			t.Errorf("%s: frontend %+v, worker %+v", name, run.Frontend, run.Worker)
 		}
-		if broker := run.Broker != nil; broker != (run.Plane == "nats") || broker && (run.Broker.CPUMS <= 0 || run.TotalMS < run.Frontend.CPUMS+run.Worker.CPUMS+run.Broker.CPUMS-1e-6) {
+		if broker := run.Broker != nil; broker != (run.Plane == "nats") || broker &&
+			(run.Broker.CPUMS <= 0 || run.TotalMS < run.Frontend.CPUMS+run.Worker.CPUMS+run.Broker.CPUMS-1e-6) {
 			t.Errorf("%s: broker %+v, total %v", name, run.Broker, run.TotalMS)
 		}
 		if run.TTFT == nil || run.Delay == nil || run.Delay.Min < 0 {
@@ -137,7 +144,8 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	want := []string{
-		"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "bare-quic-pull", "bare-quic-sink", "grpc-pull", "yamux-pull", "smux-pull",
+		"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "bare-quic-pull",
+		"bare-quic-sink", "grpc-pull", "yamux-pull", "smux-pull",
 		"nats-pull", "sse-pull", "tcp-connection-pull", "quic-stream-pull",
 	}
 	for _, name := range want {
@@ -148,7 +156,8 @@ func TestPeers(t *testing.T) {
 	if len(r.Runs) != len(want) {
 		t.Errorf("%d runs, expected %d", len(r.Runs), len(want))
 	}
-	for _, pair := range []string{"tcp-sink / bare-tcp-sink", "tcp-pull / bare-tcp-pull", "grpc-pull / tcp-sink", "quic-sink / tcp-sink", "quic-pull / bare-quic-pull"} {
+	for _, pair := range []string{"tcp-sink / bare-tcp-sink", "tcp-pull / bare-tcp-pull", "grpc-pull / tcp-sink",
+		"quic-sink / tcp-sink", "quic-pull / bare-quic-pull"} {
 		if !strings.Contains(out, pair) {
 			t.Errorf("%s are not compared:\n%s", pair, out)
 		}
@@ -157,7 +166,9 @@ func TestPeers(t *testing.T) {
 
 // TestSaturated: engines without a pause meet full queues, and nothing is lost there.
 func TestSaturated(t *testing.T) {
-	code, _, errs, r := try(t, "--inter-token-latency=0", "--osl=400", "--streams=8", "--peer=bare-tcp,grpc,yamux,quic-stream,sse,tcp-connection,smux", "--response-plane=tcp", "--delivery=sink", "--warmup-duration=50ms", "--duration=100ms")
+	code, _, errs, r := try(t, "--inter-token-latency=0", "--osl=400", "--streams=8",
+		"--peer=bare-tcp,grpc,yamux,quic-stream,sse,tcp-connection,smux", "--response-plane=tcp", "--delivery=sink",
+		"--warmup-duration=50ms", "--duration=100ms")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
@@ -173,7 +184,8 @@ func TestBrokenPeers(t *testing.T) {
 	for _, p := range broken() {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			code, _, errs, r := try(t, "--peer="+p.Name, "--response-plane=tcp", "--delivery=pull", "--floor=tcp-pull", "--frontends=1")
+			code, _, errs, r := try(t, "--peer="+p.Name, "--response-plane=tcp", "--delivery=pull", "--floor=tcp-pull",
+				"--frontends=1")
 			if code != 2 || !strings.Contains(errs, p.Name) || !strings.Contains(errs, "wrong records") {
 				t.Errorf("exit code %d: %s", code, errs)
 			}
@@ -206,16 +218,19 @@ func TestQUIC(t *testing.T) {
 	var out, errs bytes.Buffer
 	app.Stdout, app.Stderr = &out, &errs
 	dir := filepath.Join(t.TempDir(), "run")
-	if code := run([]string{"quic", "--bytes=1MiB", "--memory-bytes=1MiB", "--echoes=20", "--pairs=2", "--log-level=error", "--artifact-dir=" + dir}, app); code != 0 {
+	if code := run([]string{"quic", "--bytes=1MiB", "--memory-bytes=1MiB", "--echoes=20", "--pairs=2",
+		"--log-level=error", "--artifact-dir=" + dir}, app); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	for _, want := range []string{"handshake and first byte", "one lane, warm connection", "echo of 1 KiB p99.9", "four lanes", "loss 5%, round trip + 100", "without sockets", "datagrams that came", "peak RSS"} {
+	for _, want := range []string{"handshake and first byte", "one lane, warm connection", "echo of 1 KiB p99.9",
+		"four lanes", "loss 5%, round trip + 100", "without sockets", "datagrams that came", "peak RSS"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, out.String())
 		}
 	}
 	var r QUICReport
-	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &r) != nil || r.Schema != QUICSchema || len(r.Figures) != 36 || r.UserS <= 0 {
+	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &r) != nil ||
+		r.Schema != QUICSchema || len(r.Figures) != 36 || r.UserS <= 0 {
 		t.Errorf("run.json: %v, %d figures, %+v", err, len(r.Figures), r)
 	}
 	if got := deviation([]float64{1, 3}); got != "70.7%" {
@@ -223,19 +238,22 @@ func TestQUIC(t *testing.T) {
 	}
 }
 
-// TestSuite runs parts of every kind in the small form: another program, a command of this one, peers, a Go benchmark, settings.
+// TestSuite runs parts of every kind in the small form: another program, a command of this one, peers, a Go benchmark,
+// settings.
 func TestSuite(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	dir := filepath.Join(t.TempDir(), "suite")
 	app := newApp()
 	var out, errs bytes.Buffer
 	app.Stdout, app.Stderr = &out, &errs
-	if code := run([]string{"suite", "--quick", "--only=transport,peers-128-engines,quic,mux-wire,settings", "--out=" + dir}, app); code != 0 {
+	if code := run([]string{"suite", "--quick", "--only=transport,peers-128-engines,quic,mux-wire,settings", "--out=" +
+		dir}, app); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	b, err := os.ReadFile(filepath.Join(dir, suite.IndexFile))
 	var ix suite.Index
-	if err != nil || json.Unmarshal(b, &ix) != nil || len(ix.Parts) != 5 || ix.Partial != "" || !ix.Quick || ix.Machine.Cores < 1 || ix.Machine.Go == "" || ix.Revision.ID == "" || ix.Ended == "" {
+	if err != nil || json.Unmarshal(b, &ix) != nil || len(ix.Parts) != 5 || ix.Partial != "" || !ix.Quick ||
+		ix.Machine.Cores < 1 || ix.Machine.Go == "" || ix.Revision.ID == "" || ix.Ended == "" {
 		t.Fatalf("%v: %s", err, b)
 	}
 	for _, p := range ix.Parts {
@@ -255,7 +273,9 @@ func TestSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"**Quick**", "- revision: `", "Messages over one lane", "handshake and first byte", "| FirstRecordOnTheWire | quic | parks |", "to memory", "quic discovered / tcp", "GOWORK=off go run . quic", "quic-gro-off", "TTFT p99"} {
+	for _, want := range []string{"**Quick**", "- revision: `", "Messages over one lane", "handshake and first byte",
+		"| FirstRecordOnTheWire | quic | parks |", "to memory", "quic discovered / tcp", "GOWORK=off go run . quic",
+		"quic-gro-off", "TTFT p99"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -264,7 +284,8 @@ func TestSuite(t *testing.T) {
 	errs.Reset()
 	app = newApp()
 	app.Stdout, app.Stderr = &out, &errs
-	if code := run([]string{"suite", "--quick", "--only=quic", "--out=" + dir}, app); code != 1 || !strings.Contains(errs.String(), "is not empty: name another folder with --out") {
+	if code := run([]string{"suite", "--quick", "--only=quic", "--out=" + dir}, app); code != 1 ||
+		!strings.Contains(errs.String(), "is not empty: name another folder with --out") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
@@ -273,19 +294,22 @@ func TestSuiteListsAndRefuses(t *testing.T) {
 	app := newApp()
 	var out, errs bytes.Buffer
 	app.Stdout, app.Stderr = &out, &errs
-	if code := run([]string{"suite", "--list"}, app); code != 0 || !strings.Contains(out.String(), "cluster") || !strings.Contains(out.String(), "together") {
+	if code := run([]string{"suite", "--list"}, app); code != 0 || !strings.Contains(out.String(), "cluster") ||
+		!strings.Contains(out.String(), "together") {
 		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
 	}
 	app = newApp()
 	app.Stdout, app.Stderr = &out, &errs
-	if code := run([]string{"suite", "--only=udb"}, app); code != 1 || !strings.Contains(errs.String(), `"udb" is not known: use transport, streams`) {
+	if code := run([]string{"suite", "--only=udb"}, app); code != 1 || !strings.Contains(errs.String(),
+		`"udb" is not known: use transport, streams`) {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
 
 // TestFloor: without --floor, any choice of peers can be run.
 func TestFloor(t *testing.T) {
-	for _, args := range [][]string{{"--peer=grpc,nats"}, {"--peer=grpc", "--delivery=pull"}, {"--peer=bare-tcp", "--delivery=pull"}} {
+	for _, args := range [][]string{{"--peer=grpc,nats"}, {"--peer=grpc", "--delivery=pull"},
+		{"--peer=bare-tcp", "--delivery=pull"}} {
 		app := newApp()
 		var out, errs bytes.Buffer
 		app.Stdout, app.Stderr = &out, &errs
@@ -302,9 +326,11 @@ func TestFloor(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	got := compare([]string{"tcp-pull", "tcp-sink", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "grpc-pull"}, "bare-tcp-sink")
+	got := compare([]string{"tcp-pull", "tcp-sink", "quic-sink", "bare-tcp-pull", "bare-tcp-sink", "grpc-pull"},
+		"bare-tcp-sink")
 	want := [][2]string{
-		{"tcp-pull", "bare-tcp-sink"}, {"tcp-sink", "bare-tcp-sink"}, {"quic-sink", "bare-tcp-sink"}, {"bare-tcp-pull", "bare-tcp-sink"}, {"grpc-pull", "bare-tcp-sink"},
+		{"tcp-pull", "bare-tcp-sink"}, {"tcp-sink", "bare-tcp-sink"}, {"quic-sink", "bare-tcp-sink"},
+		{"bare-tcp-pull", "bare-tcp-sink"}, {"grpc-pull", "bare-tcp-sink"},
 		{"tcp-pull", "bare-tcp-pull"}, {"quic-sink", "tcp-sink"}, {"tcp-pull", "tcp-sink"}, {"grpc-pull", "tcp-sink"},
 	}
 	if !slices.Equal(got, want) {

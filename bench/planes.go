@@ -45,20 +45,30 @@ const defaultFloor = "bare-tcp-sink"
 func addPeers(app *cli.App) cli.Func {
 	f := &peerFlags{app: app}
 	g := app.Group("Load")
-	f.streams = g.Int("streams", 1024, cli.Range(1, 60_000).Unit("responses"), "open responses, over all frontends; a closed loop")
+	f.streams = g.Int("streams", 1024, cli.Range(1, 60_000).Unit("responses"),
+		"open responses, over all frontends; a closed loop")
 	f.common = planebench.Declare(app, g, 8, 1, "streams")
 
 	g = app.Group("Runs")
 	f.peers = g.EnumList("peer", peers.Names(), peerNames(), "what is run beside Laneway")
-	f.deliveries = g.EnumList("delivery", planebench.Deliveries(), planebench.Deliveries(), "how Laneway's and the bare connection's responses are consumed: pull = a goroutine each, woken; sink = called by the reader. The other peers are pulled")
-	f.baselines = g.EnumList("baseline", nil, planebench.Baselines(), "also run the bare planes of `loadgen plane`, over each plane and delivery")
-	f.pairs = g.Int("pairs", 10, cli.Range(1, 1000).Unit("repetitions"), "repetitions; each runs every arm once, with fresh processes, every other one in reverse order")
-	f.duration = g.Duration("duration", 3*time.Second, cli.Range(100*time.Millisecond, time.Hour), "length of the window in which a run is measured")
-	f.warmup = g.Duration("warmup-duration", 2*time.Second, cli.Range(time.Millisecond, time.Hour), "load before the window")
-	f.floor = g.String("floor", defaultFloor, "arm that every other one is compared with, pair by pair; an arm is NAME-DELIVERY. Unless set: another bare connection when this one is not run, else none")
+	f.deliveries = g.EnumList("delivery", planebench.Deliveries(), planebench.Deliveries(),
+		"how Laneway's and the bare connection's responses are consumed: pull = a goroutine each, woken; sink = "+
+			"called by the reader. The other peers are pulled")
+	f.baselines = g.EnumList("baseline", nil, planebench.Baselines(),
+		"also run the bare planes of `loadgen plane`, over each plane and delivery")
+	f.pairs = g.Int("pairs", 10, cli.Range(1, 1000).Unit("repetitions"),
+		"repetitions; each runs every arm once, with fresh processes, every other one in reverse order")
+	f.duration = g.Duration("duration", 3*time.Second, cli.Range(100*time.Millisecond, time.Hour),
+		"length of the window in which a run is measured")
+	f.warmup = g.Duration("warmup-duration", 2*time.Second, cli.Range(time.Millisecond, time.Hour),
+		"load before the window")
+	f.floor = g.String("floor", defaultFloor,
+		"arm that every other one is compared with, pair by pair; an arm is NAME-DELIVERY. Unless set: another bare "+
+			"connection when this one is not run, else none")
 
 	f.common.DeclareReport(app.Group("Report"), kindPeers)
-	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}, PlaneUsage: "planes of Laneway to run"})
+	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC},
+		PlaneUsage: "planes of Laneway to run"})
 
 	app.CheckLast(func() error {
 		cfg, err := f.config(context.Background(), slog.New(slog.DiscardHandler))
@@ -87,12 +97,14 @@ func (f *peerFlags) config(ctx context.Context, log *slog.Logger) (planebench.Co
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Deliveries, cfg.Runs, cfg.Peers, cfg.Baselines, cfg.Duration, cfg.Warmup = *f.deliveries, *f.pairs, f.picked(), *f.baselines, *f.duration, *f.warmup
+	cfg.Deliveries, cfg.Runs, cfg.Peers, cfg.Baselines, cfg.Duration, cfg.Warmup = *f.deliveries, *f.pairs, f.picked(),
+		*f.baselines, *f.duration, *f.warmup
 	arms := cfg.Arms()
 	floor := *f.floor
 	if !slices.Contains(arms, floor) {
 		if f.app.Source("floor") != cli.FromDefault {
-			return cfg, &cli.FlagError{Flag: "floor", Where: "--floor", Value: floor, Err: fmt.Errorf("is not run: use one of %v", arms)}
+			return cfg, &cli.FlagError{Flag: "floor", Where: "--floor", Value: floor,
+				Err: fmt.Errorf("is not run: use one of %v", arms)}
 		}
 		floor = otherFloor(arms)
 	}
@@ -105,13 +117,15 @@ func (f *peerFlags) run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.NeedFiles(*f.streams+spareFiles, fmt.Sprintf("--streams %d with a connection for each", *f.streams)); err != nil {
+	if err := cli.NeedFiles(*f.streams+spareFiles, fmt.Sprintf("--streams %d with a connection for each",
+		*f.streams)); err != nil {
 		return err
 	}
 	return f.common.Run(ctx, cfg, kindPeers, 0)
 }
 
-// picked are the peers that are run, each in those of its deliveries that are asked for: one that can only be pulled is pulled.
+// picked are the peers that are run, each in those of its deliveries that are asked for: one that can only be pulled is
+// pulled.
 func (f *peerFlags) picked() (out []planebench.Peer) {
 	for _, p := range known() {
 		if !slices.Contains(*f.peers, p.Name) {

@@ -32,18 +32,23 @@ type QUICReport struct {
 
 // addQUIC declares `bench quic`.
 func addQUIC(parent *cli.App) {
-	app := parent.Command("quic", "measures plane quic: handshake, throughput, echoes, four lanes, loss; and the QUIC library without sockets and its datagrams")
+	app := parent.Command("quic",
+		"measures plane quic: handshake, throughput, echoes, four lanes, loss; and the QUIC library without sockets "+
+			"and its datagrams")
 	g := app.Group("Load")
-	bytes := g.Size("bytes", 64*cli.MiB, cli.Range(cli.MiB, 64*cli.GiB), "a transfer over a socket; an eighth of it where packets are lost, a quarter in datagrams")
+	bytes := g.Size("bytes", 64*cli.MiB, cli.Range(cli.MiB, 64*cli.GiB),
+		"a transfer over a socket; an eighth of it where packets are lost, a quarter in datagrams")
 	memory := g.Size("memory-bytes", 16*cli.MiB, cli.Range(cli.MiB, 64*cli.GiB), "a transfer without sockets")
 	echoes := g.Int("echoes", 5000, cli.Range(10, 10_000_000).Unit("round trips"), "echoes of 1 KiB, one at a time")
 	runs := g.Int("pairs", 3, cli.Range(1, 100).Unit("repetitions"), "repetitions, every other one in reverse order")
-	dir := app.Group("Report").String("artifact-dir", "", "where run.json (schema "+QUICSchema+") goes; empty = runs/bench-quic-TIME")
+	dir := app.Group("Report").String("artifact-dir", "", "where run.json (schema "+QUICSchema+
+		") goes; empty = runs/bench-quic-TIME")
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		began := time.Now()
 		r := QUICReport{Schema: QUICSchema, Config: app.Config(), Machine: fmt.Sprintf("%d cores", procstat.CPUs())}
 		var err error
-		r.Figures, err = lanes.Calibers(ctx, lanes.CaliberConfig{Bytes: *bytes, Memory: *memory, Echoes: *echoes, Runs: *runs, Log: log,
+		r.Figures, err = lanes.Calibers(ctx, lanes.CaliberConfig{Bytes: *bytes, Memory: *memory, Echoes: *echoes,
+			Runs: *runs, Log: log,
 			Progress: func(s string) { fmt.Fprintln(app.Stderr, s) }})
 		if err != nil {
 			return err
@@ -60,7 +65,8 @@ func addQUIC(parent *cli.App) {
 	})
 }
 
-// Shown is the table: median, range and standard deviation over the runs, and where a rate or a time stands beside the first one of its kind, the ratio.
+// Shown is the table: median, range and standard deviation over the runs, and where a rate or a time stands beside the
+// first one of its kind, the ratio.
 func (r QUICReport) Shown() []benchtable.Table {
 	t := benchtable.Table{Head: []string{"caliber", "unit", "median [min-max]", "stddev", "runs", "to", "ratio"}}
 	var names []string
@@ -79,9 +85,11 @@ func (r QUICReport) Shown() []benchtable.Table {
 			ratio = benchtable.RatioOf(values[name], values[base]).String()
 		}
 		v := values[name]
-		t.Add(name, units[name], benchtable.SpreadOf(v).Text("%.1f", "-"), deviation(v), fmt.Sprint(len(v)), base, ratio)
+		t.Add(name, units[name], benchtable.SpreadOf(v).Text("%.1f", "-"), deviation(v), fmt.Sprint(len(v)), base,
+			ratio)
 	}
-	t.Note("The whole suite, both ends: real %.2f s, user %.2f s, system %.2f s, peak RSS %.0f MiB; %s.", r.RealS, r.UserS, r.SystemS, float64(r.PeakRSS)/(1<<20), r.Machine)
+	t.Note("The whole suite, both ends: real %.2f s, user %.2f s, system %.2f s, peak RSS %.0f MiB; %s.", r.RealS,
+		r.UserS, r.SystemS, float64(r.PeakRSS)/(1<<20), r.Machine)
 	return []benchtable.Table{t}
 }
 

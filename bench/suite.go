@@ -14,18 +14,22 @@ import (
 
 // addSuite declares `bench suite`.
 func addSuite(parent *cli.App) {
-	app := parent.Command("suite", "runs every benchmark of the repository, one after the other, and keeps revision, machine and raw output in one folder")
+	app := parent.Command("suite",
+		"runs every benchmark of the repository, one after the other, and keeps revision, machine and raw output in "+
+			"one folder")
 	g := app.Group("Suite")
 	out := g.String("out", "", "folder for the results, new or empty; empty = runs-bench/DATE-REVISION")
 	only := g.EnumList("only", suite.Names(false), suite.Names(true), "parts to run")
 	list := g.Bool("list", false, "print the parts with the minutes that each takes, and run nothing")
-	quick := g.Bool("quick", false, "small counts and one repetition: whether everything runs; the figures are of no use")
+	quick := g.Bool("quick", false,
+		"small counts and one repetition: whether everything runs; the figures are of no use")
 	app.Handle(func(ctx context.Context, _ *slog.Logger) error {
 		self, err := os.Executable()
 		if err != nil {
 			return err
 		}
-		c := suite.Config{Only: *only, Quick: *quick, Out: *out, Self: self, Say: func(s string) { fmt.Fprintln(app.Stderr, s) }}
+		c := suite.Config{Only: *only, Quick: *quick, Out: *out, Self: self,
+			Say: func(s string) { fmt.Fprintln(app.Stderr, s) }}
 		if *list {
 			c.Only = suite.Names(true)
 		}

@@ -68,7 +68,8 @@ func (b *passes) finish(t testing.TB) {
 func TestNoAllocationPerRecord(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inline=%t", try), func(t *testing.T) {
-			p := newPair(t, pairConfig{recv: Config{GapMax: -1}, send: Config{GapMax: -1}, mem: memory.Config{TryWrite: try}})
+			p := newPair(t, pairConfig{recv: Config{GapMax: -1}, send: Config{GapMax: -1},
+				mem: memory.Config{TryWrite: try}})
 			b := newPasses(t, p, 64, 64)
 			for range 1000 { // past the first half windows: chunks, buffers and timers are made
 				b.pass(t)
@@ -85,7 +86,8 @@ func BenchmarkPass(b *testing.B) {
 	for _, streams := range []int{1, 64, 1024, 8192} {
 		for _, try := range []bool{false, true} {
 			b.Run(fmt.Sprintf("plane=memory/streams=%d/record=64/inline=%t", streams, try), func(b *testing.B) {
-				p := newPair(b, pairConfig{recv: Config{GapMax: -1, MaxBuffered: 64 << 30}, send: Config{GapMax: -1, MaxReplay: 64 << 30}, mem: memory.Config{TryWrite: try}})
+				p := newPair(b, pairConfig{recv: Config{GapMax: -1, MaxBuffered: 64 << 30},
+					send: Config{GapMax: -1, MaxReplay: 64 << 30}, mem: memory.Config{TryWrite: try}})
 				s := newPasses(b, p, streams, 64)
 				s.pass(b)
 				b.ReportAllocs()

@@ -29,7 +29,8 @@ type benchCase struct {
 }
 
 func (c benchCase) String() string {
-	return fmt.Sprintf("plane=%s/streams=%d/record=%d/lanes=%d/arrival=%s/consume=%s/gap=%d", c.plane, c.streams, c.record, c.lanes, c.arrival, c.consume, c.gap)
+	return fmt.Sprintf("plane=%s/streams=%d/record=%d/lanes=%d/arrival=%s/consume=%s/gap=%d", c.plane, c.streams,
+		c.record, c.lanes, c.arrival, c.consume, c.gap)
 }
 
 // benchBase is what a sweep varies.
@@ -280,7 +281,8 @@ func BenchmarkFirstRecordOnTheWire(b *testing.B) {
 					continue // these have no other
 				}
 				b.Run(fmt.Sprintf("plane=%s/engine=%s/inline=%t", plane, engine, inline), func(b *testing.B) {
-					p, _, work := newPlanePair(b, plane, pairConfig{send: Config{NoInlineWrite: !inline}, mem: memory.Config{TryWrite: true}})
+					p, _, work := newPlanePair(b, plane, pairConfig{send: Config{NoInlineWrite: !inline},
+						mem: memory.Config{TryWrite: true}})
 					var wrote atomic.Int64
 					epoch := time.Now()
 					see := func([]byte) { wrote.CompareAndSwap(0, int64(time.Since(epoch))) }

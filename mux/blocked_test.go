@@ -31,25 +31,49 @@ var blockedOps = []struct {
 	release  func(w *blockedAt)   // ends the wait well
 	want     map[string]errorKind // by event
 }{
-	{name: "Send", do: func(ctx context.Context, w *blockedAt) error { return w.full.Send(ctx, make([]byte, 1000)) }, release: drainFull,
-		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost, "context": isCanceled, "lane death": isNil}},
-	{name: "Put", do: func(ctx context.Context, w *blockedAt) error { return w.full.Put(ctx, make([]byte, 1000)) }, release: drainFull,
-		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost, "context": isCanceled, "lane death": isNil}},
-	{name: "Put of fragments", do: func(ctx context.Context, w *blockedAt) error { return w.full.Put(ctx, make([]byte, 10_000)) }, release: drainFull,
-		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost, "context": isCanceled, "lane death": isNil}},
-	{name: "Next", do: func(ctx context.Context, w *blockedAt) error { _, err := w.bare.Next(ctx); return err }, release: feedBare,
-		want: map[string]errorKind{"removed": isLost, "local close": isLost, "remote close": isLost, "link death": isLost, "context": isCanceled, "lane death": isNil}},
-	{name: "NextBatch", do: func(ctx context.Context, w *blockedAt) error { _, err := w.bare.NextBatch(ctx); return err }, release: feedBare,
-		want: map[string]errorKind{"removed": isLost, "local close": isLost, "remote close": isLost, "link death": isLost, "context": isCanceled, "lane death": isNil}},
+	{name: "Send", do: func(ctx context.Context, w *blockedAt) error { return w.full.Send(ctx, make([]byte, 1000)) },
+		release: drainFull,
+		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost,
+			"context": isCanceled, "lane death": isNil}},
+	{name: "Put", do: func(ctx context.Context, w *blockedAt) error { return w.full.Put(ctx, make([]byte, 1000)) },
+		release: drainFull,
+		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost,
+			"context": isCanceled, "lane death": isNil}},
+	{name: "Put of fragments", do: func(ctx context.Context,
+		w *blockedAt) error {
+		return w.full.Put(ctx, make([]byte, 10_000))
+	}, release: drainFull,
+		want: map[string]errorKind{"local close": isLost, "remote close": isLost, "link death": isLost,
+			"context": isCanceled, "lane death": isNil}},
+	{name: "Next", do: func(ctx context.Context, w *blockedAt) error { _, err := w.bare.Next(ctx); return err },
+		release: feedBare,
+		want: map[string]errorKind{"removed": isLost, "local close": isLost, "remote close": isLost,
+			"link death": isLost, "context": isCanceled, "lane death": isNil}},
+	{name: "NextBatch", do: func(ctx context.Context,
+		w *blockedAt) error {
+		_, err := w.bare.NextBatch(ctx)
+		return err
+	}, release: feedBare,
+		want: map[string]errorKind{"removed": isLost, "local close": isLost, "remote close": isLost,
+			"link death": isLost, "context": isCanceled, "lane death": isNil}},
 	{name: "Wait", do: func(ctx context.Context, w *blockedAt) error { return w.bare.Wait(ctx) }, release: feedBare,
-		want: map[string]errorKind{"local close": isNil, "remote close": isNil, "link death": isNil, "context": isCanceled, "lane death": isNil}},
-	{name: "OpenStream.Wait", do: func(ctx context.Context, w *blockedAt) error { _, err := w.open.Wait(ctx); return err },
+		want: map[string]errorKind{"local close": isNil, "remote close": isNil, "link death": isNil,
+			"context": isCanceled, "lane death": isNil}},
+	{name: "OpenStream.Wait", do: func(ctx context.Context,
+		w *blockedAt) error {
+		_, err := w.open.Wait(ctx)
+		return err
+	},
 		release: func(w *blockedAt) { _ = w.open.Close() },
 		want:    map[string]errorKind{"local close": isClosed, "context": isCanceled, "lane death": isClosed}},
-	{name: "WorkerNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.send.Drain(ctx) }, release: endAll,
-		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil, "context": isCanceled, "lane death": isNil}},
-	{name: "FrontendNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.recv.Drain(ctx) }, release: endAll,
-		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil, "context": isCanceled, "lane death": isNil}},
+	{name: "WorkerNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.send.Drain(ctx) },
+		release: endAll,
+		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil,
+			"context": isCanceled, "lane death": isNil}},
+	{name: "FrontendNode.Drain", do: func(ctx context.Context, w *blockedAt) error { return w.p.recv.Drain(ctx) },
+		release: endAll,
+		want: map[string]errorKind{"local close": isClosedOrNil, "remote close": isNil, "link death": isNil,
+			"context": isCanceled, "lane death": isNil}},
 	{name: "Mint on demand", onDemand: true, release: allow,
 		do: func(ctx context.Context, w *blockedAt) error {
 			in, err := w.p.recv.Mint(ctx, w.p.id, MintOptions{})
@@ -58,9 +82,14 @@ var blockedOps = []struct {
 			}
 			return err
 		},
-		want: map[string]errorKind{"local close": isClosed, "removed": isClosed, "context": isNoLink, "lane death": isNil}},
-	{name: "Await", onDemand: true, release: allow, do: func(ctx context.Context, w *blockedAt) error { return w.p.recv.Await(ctx, w.p.id) },
-		want: map[string]errorKind{"local close": isClosed, "removed": isClosed, "context": isNoLink, "lane death": isNil}},
+		want: map[string]errorKind{"local close": isClosed, "removed": isClosed, "context": isNoLink,
+			"lane death": isNil}},
+	{name: "Await", onDemand: true, release: allow, do: func(ctx context.Context,
+		w *blockedAt) error {
+		return w.p.recv.Await(ctx, w.p.id)
+	},
+		want: map[string]errorKind{"local close": isClosed, "removed": isClosed, "context": isNoLink,
+			"lane death": isNil}},
 }
 
 type errorKind func(error) bool
@@ -199,14 +228,16 @@ func newBlockedAt(t *testing.T, onDemand, try bool) *blockedAt {
 		if p.recv, err = NewFrontendNode(Config{ID: frontID, OnDemand: true}, front); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.recv.AddPeer(Peer{ID: workerID, Planes: []PeerPlane{{Plane: "memory", Endpoints: w.addrs}}}); err != nil {
+		if err := p.recv.AddPeer(Peer{ID: workerID,
+			Planes: []PeerPlane{{Plane: "memory", Endpoints: w.addrs}}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { p.close(t) })
 		return w
 	}
 	cfg := pairConfig{recv: Config{Window: 4 << 10}}
-	p := connectPair(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0", [2]transport.NodeID{frontID, workerID})
+	p := connectPair(t, cfg, n, n.Transport(frontID), n.Transport(workerID), "worker:0",
+		[2]transport.NodeID{frontID, workerID})
 	w := &blockedAt{p: p, addrs: p.endpoints}
 	w.read, w.full = p.open(t)
 	w.bare, w.feed = p.open(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Config has the settings of a WorkerNode or FrontendNode. Zero means the default; for durations that can be off, negative
-// means off. It is copied when it is used.
+// Config has the settings of a WorkerNode or FrontendNode. Zero means the default; for durations that can be off,
+// negative means off. It is copied when it is used.
 type Config struct {
 	// ID is this node's identity; required.
 	ID transport.NodeID
@@ -26,14 +26,15 @@ type Config struct {
 
 	// Window is the most unconsumed bytes of a stream: 64 KiB (default), 4 KiB to 16 MiB.
 	Window int
-	// MaxBuffered bounds the windows that a FrontendNode has given, with its lanes' logs: 1 GiB by default, 4 MiB at least. A
-	// stream gets min(Window, free/1024).
+	// MaxBuffered bounds the windows that a FrontendNode has given, with its lanes' logs: 1 GiB by default, 4 MiB at
+	// least. A stream gets min(Window, free/1024).
 	MaxBuffered int64
-	// MaxReplay bounds the windows that a WorkerNode has accepted, with its lanes' logs, 1 GiB by default. Past it terms are
-	// refused as busy.
+	// MaxReplay bounds the windows that a WorkerNode has accepted, with its lanes' logs, 1 GiB by default. Past it
+	// terms are refused as busy.
 	MaxReplay int64
 	// Log is how many bytes a lane keeps, each way, of what was sent and not acknowledged: 4 MiB (default), 256 KiB to
-	// 64 MiB. A lane whose log is full stops writing until the peer has read. Past MaxBuffered or MaxReplay it is 128 KiB.
+	// 64 MiB. A lane whose log is full stops writing until the peer has read. Past MaxBuffered or MaxReplay it is 128
+	// KiB.
 	Log int
 	// MaxRecord is the longest record that a FrontendNode assembles, 16 MiB by default.
 	MaxRecord int
@@ -53,8 +54,8 @@ type Config struct {
 	// ActivePing is the time between PINGs on a lane with open streams, 1 s by default; its connection is dead after
 	// three of them. Negative: as idle lanes.
 	ActivePing time.Duration
-	// ResumeTimeout is how long a lane may be without a connection, 10 s by default, 90 s at most; the shorter one of both
-	// ends holds. Negative: the death of a connection ends its streams.
+	// ResumeTimeout is how long a lane may be without a connection, 10 s by default, 90 s at most; the shorter one of
+	// both ends holds. Negative: the death of a connection ends its streams.
 	ResumeTimeout time.Duration
 	// GapMax is the longest that bulk records wait so that writes merge, 2 ms by default, up to 5 ms. Negative: off.
 	GapMax time.Duration

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-var deathsFor = flag.Duration("deaths.for", 0, "how long TestStreamsSurviveDeathsOfLanes kills; 0 = until it has seen enough")
+var deathsFor = flag.Duration("deaths.for", 0,
+	"how long TestStreamsSurviveDeathsOfLanes kills; 0 = until it has seen enough")
 
 // TestStreamsSurviveDeathsOfLanes: a lane dies every 50 ms, on either side, on every plane; every record arrives once
 // and in order, every end is complete, and the application does nothing for it.
@@ -61,7 +62,8 @@ func TestStreamsSurviveDeathsOfLanes(t *testing.T) {
 			st := p.recv.Stats()
 			t.Logf("%d streams in %v, %d lanes killed, %d takeovers, deaths %v, dropped %v", total, took,
 				kills.Load(), takeovers(p.recv), st.LaneDeaths, st.RecordsDropped)
-			t.Logf("without a connection: %s; sent again %d bytes of %d", withoutConnection(st), p.send.Stats().ResentBytes,
+			t.Logf("without a connection: %s; sent again %d bytes of %d", withoutConnection(st),
+				p.send.Stats().ResentBytes,
 				p.send.Stats().BytesOut)
 			if n := st.StreamsEnded["complete"]; n != uint64(total) {
 				t.Errorf("%d of %d streams ended complete: %v", n, total, st.StreamsEnded)
@@ -120,7 +122,8 @@ func TestStreamsSurviveSilence(t *testing.T) {
 			load.Wait()
 			p.settled(t)
 			slices.Sort(took)
-			t.Logf("%d streams, %d silences, each over after %v to %v; sent again %d bytes of %d", total, len(took), took[0],
+			t.Logf("%d streams, %d silences, each over after %v to %v; sent again %d bytes of %d", total, len(took),
+				took[0],
 				took[len(took)-1], p.send.Stats().ResentBytes, p.send.Stats().BytesOut)
 			if last := took[len(took)-1]; last > 35*time.Second {
 				t.Errorf("a silence was over after %v", last)

@@ -1,8 +1,8 @@
 // Package mux carries the streams of many responses over the lanes of a link.
 //
-// The worker side is a [WorkerNode]: it accepts connections, and every response it writes is an [OutStream]. The frontend
-// side is a [FrontendNode]: it dials connections, mints terms, and every response it reads is an [InStream]. A stream
-// stays on one lane for its life. A lane is a resumable pair of byte strings that outlives its connections, so
+// The worker side is a [WorkerNode]: it accepts connections, and every response it writes is an [OutStream]. The
+// frontend side is a [FrontendNode]: it dials connections, mints terms, and every response it reads is an [InStream]. A
+// stream stays on one lane for its life. A lane is a resumable pair of byte strings that outlives its connections, so
 // streams know nothing of them. The way of a token:
 //
 //	OutStream.TryPut       checks the window (output.go)
@@ -22,7 +22,7 @@
 // Credit, cancel and liveness travel back through the same lanes. Package dial keeps a frontend's lanes connected,
 // package accept a worker's. docs/wire.md specifies the protocol.
 //
-// Locks, in the order in which they may be taken: node, link, stream, pipe. At the worker the pipe's
-// lock is the stream's. No lock is held across I/O, a callback or a channel send. Two goroutines per connection
-// (reader, writer), one keeper per lane at the frontend, one ticker per WorkerNode or FrontendNode, none per stream.
+// Locks, in the order in which they may be taken: node, link, stream, pipe. At the worker the pipe's lock is the
+// stream's. No lock is held across I/O, a callback or a channel send. Two goroutines per connection (reader, writer),
+// one keeper per lane at the frontend, one ticker per WorkerNode or FrontendNode, none per stream.
 package mux

@@ -49,7 +49,8 @@ var (
 	ErrWindowFull = errors.New("mux: the stream's window is full")
 	// ErrEnded: the stream has its end on this side already.
 	ErrEnded = errors.New("mux: the stream has ended")
-	// ErrRecordTooLarge: the record can never fit (TryPut of more than the window, or more than the receiver assembles).
+	// ErrRecordTooLarge: the record can never fit (TryPut of more than the window, or more than the receiver
+	// assembles).
 	ErrRecordTooLarge = errors.New("mux: the record is too large")
 	// ErrClosed: the WorkerNode or FrontendNode is closed.
 	ErrClosed = dial.ErrClosed

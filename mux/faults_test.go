@@ -104,7 +104,8 @@ func TestFaultOfAWorkersStream(t *testing.T) {
 				t.Errorf("%d KILLs", l.count(wire.Kill))
 			}
 			if st.OpenStreams+st.ClosingSlots != 0 || st.LaneDeaths[pipe.DownProtocol] != 0 || st.Links != 1 {
-				t.Errorf("%d open, %d closing, %d links, deaths %v", st.OpenStreams, st.ClosingSlots, st.Links, st.LaneDeaths)
+				t.Errorf("%d open, %d closing, %d links, deaths %v", st.OpenStreams, st.ClosingSlots, st.Links,
+					st.LaneDeaths)
 			}
 		})
 	}

@@ -62,7 +62,8 @@ func NewFrontendNode(cfg Config, transports ...transport.Transport) (*FrontendNo
 	r := &FrontendNode{links: make(map[*dial.Link]*inLink), unclaimed: make(map[[16]byte]*OpenStream)}
 	r.node.init(cfg, cfg.MaxBuffered)
 	r.peers = dial.New(dial.Config{
-		ID: cfg.ID, Lanes: cfg.Lanes, PlaneLanes: cfg.PlaneLanes, Log: cfg.Log, Resume: cfg.ResumeTimeout, Pings: cfg.pings(),
+		ID: cfg.ID, Lanes: cfg.Lanes, PlaneLanes: cfg.PlaneLanes, Log: cfg.Log, Resume: cfg.ResumeTimeout,
+		Pings:    cfg.pings(),
 		OnDemand: cfg.OnDemand, Pipe: r.pipeConfig(true), Now: r.now, Logger: cfg.Logger,
 	}, r, transports...)
 	r.wg.Go(func() { r.runTicker(r.tick) })
@@ -180,7 +181,8 @@ func (r *FrontendNode) commit() (int, error) {
 		have := r.budget.Used()
 		window := min(int64(r.cfg.Window), (r.cfg.MaxBuffered-have)/windowShare)
 		if window < wire.MinWindow {
-			return 0, fmt.Errorf("%w: windows and logs of %d bytes are given out of %d", ErrBusy, have, r.cfg.MaxBuffered)
+			return 0, fmt.Errorf("%w: windows and logs of %d bytes are given out of %d", ErrBusy, have,
+				r.cfg.MaxBuffered)
 		}
 		if r.budget.Take(window) {
 			return int(window), nil
@@ -260,7 +262,8 @@ func (r *FrontendNode) Stats() Stats {
 		k.each(func(s *InStream) { st.BufferedBytes += int64(len(s.ready) + len(s.assembly)) })
 		k.mu.Unlock()
 		for i, l := range k.link.Lanes() {
-			s := LaneStats{Peer: k.link.Peer(), PeerName: k.link.Name(), Lane: i, Up: l.Up(), Streams: k.lanes[i].open.Load()}
+			s := LaneStats{Peer: k.link.Peer(), PeerName: k.link.Name(), Lane: i, Up: l.Up(),
+				Streams: k.lanes[i].open.Load()}
 			if c := l.Connections(); len(c) > 0 {
 				s.Plane, s.Local, s.Remote = c[len(c)-1].Plane, c[len(c)-1].Local, c[len(c)-1].Remote
 			}

@@ -54,11 +54,12 @@ func (s *script) slot() wire.Slot {
 // maxSteps bounds a script, so that an input costs milliseconds.
 const maxSteps = 300
 
-// FuzzHostileFrontend runs a WorkerNode whose frontend follows the script, and uses the WorkerNode's streams in between.
-// Whatever it does: no panic, Close joins, nothing is left, every stream has one end.
+// FuzzHostileFrontend runs a WorkerNode whose frontend follows the script, and uses the WorkerNode's streams in
+// between. Whatever it does: no panic, Close joins, nothing is left, every stream has one end.
 func FuzzHostileFrontend(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 20, 3, 32, 44, 5, 33, 1})
-	f.Add([]byte{0, 1, 0, 2, 1, 0, 99, 1, 1, 99, 12, 13, 6, 33, 1, 1, 24, 24, 11, 14, 12, 6, 66, 2, 1, 40, 0, 2, 0, 0, 2, 1,
+	f.Add([]byte{0, 1, 0, 2, 1, 0, 99, 1, 1, 99, 12, 13, 6, 33, 1, 1, 24, 24, 11, 14, 12, 6, 66, 2, 1, 40, 0, 2, 0, 0,
+		2, 1,
 		1, 11})
 	f.Add([]byte{6, 33, 1, 1, 0, 0, 4, 33, 1, 0, 1, 1, 0, 200, 6, 33, 1, 2, 27, 25, 1, 0, 250, 11})
 	f.Add([]byte("\x07\x20GET / HTTP/1.1\r\nHost: x\r\n\r\n"))

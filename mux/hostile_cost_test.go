@@ -24,8 +24,8 @@ func onSockets(t *testing.T, run func(t *testing.T, plane string)) {
 	}
 }
 
-// bareWorker starts a FrontendNode and a listener whose connections serve gets once HELLO was read, with the answer that is
-// due. They are closed when it returns.
+// bareWorker starts a FrontendNode and a listener whose connections serve gets once HELLO was read, with the answer
+// that is due. They are closed when it returns.
 func bareWorker(t *testing.T, plane string, cfg Config,
 	serve func(conn transport.Conn, own *wire.HelloBody)) *FrontendNode {
 	t.Helper()
@@ -396,7 +396,8 @@ func TestGivenUpStreamsHoldNoRecords(t *testing.T) {
 		st, grown := w.recv.Stats(), heap()-before
 		t.Logf("%d bytes a stream", grown/streams)
 		if st.ClosingSlots != streams || grown > streams*each {
-			t.Errorf("%d slots that wait for END hold %d bytes, at most %d each are allowed", st.ClosingSlots, grown, each)
+			t.Errorf("%d slots that wait for END hold %d bytes, at most %d each are allowed", st.ClosingSlots, grown,
+				each)
 		}
 	})
 }

@@ -139,9 +139,10 @@ var hostileFrontCases = []struct {
 	{name: "STOP of a lower number", ends: endsNothing, drop: dropStale, bytes: func(h hostileFront) []byte {
 		return wire.AppendStop(nil, h.terms.Slot, h.terms.Number-1)
 	}},
-	{name: "STOP of a higher number, one is open", ends: endsNothing, drop: dropStale, bytes: func(h hostileFront) []byte {
-		return wire.AppendStop(nil, h.terms.Slot, h.terms.Number+1)
-	}},
+	{name: "STOP of a higher number, one is open", ends: endsNothing, drop: dropStale,
+		bytes: func(h hostileFront) []byte {
+			return wire.AppendStop(nil, h.terms.Slot, h.terms.Number+1)
+		}},
 	{name: "STOP of a number beyond the highest", ends: endsNothing, drop: dropStale, bytes: func(hostileFront) []byte {
 		return wire.AppendStop(nil, wire.MakeSlot(9, 1), math.MaxUint64)
 	}},

@@ -9,7 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// stranger is a frontend of its own in front of the WorkerNode of another one. It says that it is id, if that is not zero.
+// stranger is a frontend of its own in front of the WorkerNode of another one. It says that it is id, if that is not
+// zero.
 func stranger(t *testing.T, plane string, f *rawFront, id transport.NodeID) *rawFront {
 	t.Helper()
 	front, own := newNode(t, plane)

@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/mux/internal/wire"
 )
 
-// inLink is a FrontendNode's side of a link: its slots and lanes. A link that has ended does not come back; the next one
-// has a new number and an empty table.
+// inLink is a FrontendNode's side of a link: its slots and lanes. A link that has ended does not come back; the next
+// one has a new number and an empty table.
 type inLink struct {
 	*node
 	recv    *FrontendNode

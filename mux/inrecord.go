@@ -116,7 +116,8 @@ func (s *InStream) ended(body []byte, now int64) (free bool, err error) {
 		return true, nil
 	}
 	end := End{Type: e.Type, Code: e.Code, Retryable: e.Retryable, Text: e.Text}
-	if e.Type == EndComplete && (s.state != inLive || e.Records != s.records || e.Bytes != s.bytes || s.assembly != nil) {
+	if e.Type == EndComplete && (s.state != inLive || e.Records != s.records || e.Bytes != s.bytes ||
+		s.assembly != nil) {
 		end = End{Type: EndProtocol, Text: fmt.Sprintf("END counts %d records of %d bytes, %d of %d came",
 			e.Records, e.Bytes, s.records, s.bytes)}
 	} else if len(e.Trailer) > 0 {

@@ -64,7 +64,8 @@ func (k *inLink) mint(o MintOptions) (*InStream, error) {
 	k.gens[index]++
 	k.number++
 	k.live++
-	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, window: uint32(window), lane: n,
+	s := &InStream{link: k, slot: wire.MakeSlot(index, k.gens[index]), number: k.number, window: uint32(window),
+		lane:    n,
 		charged: true}
 	s.owed.Owner = s
 	now := k.now()

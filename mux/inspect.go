@@ -117,8 +117,9 @@ func (s *InStream) Inspect() StreamInfo {
 	s.keep()
 	at := s.link.time
 	i := StreamInfo{
-		Node: s.Node(), Link: s.link.link.Number(), Slot: s.slot.Index(), Generation: s.slot.Generation(), Number: s.number,
-		State: inStateNames[s.state], Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread,
+		Node: s.Node(), Link: s.link.link.Number(), Slot: s.slot.Index(), Generation: s.slot.Generation(),
+		Number: s.number,
+		State:  inStateNames[s.state], Window: uint64(s.window), Received: s.received, Consumed: s.received - s.unread,
 		Reported: s.reported, Records: s.records, Bytes: s.bytes,
 		Buffered:  len(s.ready) - prefix*int(s.readyN) + len(s.assembly),
 		StopAsked: s.stopAsked, heads: s.heads,

@@ -15,7 +15,8 @@ const inspectBytes = 256
 
 func TestInspectIsSmall(t *testing.T) {
 	var s InStream
-	if n := unsafe.Sizeof(s.heads) + unsafe.Sizeof(s.minted) + unsafe.Sizeof(s.firstData) + unsafe.Sizeof(s.endedAt); n > inspectBytes {
+	if n := unsafe.Sizeof(s.heads) + unsafe.Sizeof(s.minted) + unsafe.Sizeof(s.firstData) +
+		unsafe.Sizeof(s.endedAt); n > inspectBytes {
 		t.Errorf("inspection takes %d bytes of each stream, the bound is %d", n, inspectBytes)
 	}
 }
@@ -38,7 +39,8 @@ func TestInspectLife(t *testing.T) {
 	before := time.Now()
 	in, out := p.open(t)
 	i := in.Inspect()
-	if i.State != "minted" || len(i.Heads()) != 0 || i.Received != 0 || i.End != nil || !i.First.IsZero() || i.Minted.Before(before) || len(i.Lanes) != 1 || i.Window != DefaultWindow {
+	if i.State != "minted" || len(i.Heads()) != 0 || i.Received != 0 || i.End != nil || !i.First.IsZero() ||
+		i.Minted.Before(before) || len(i.Lanes) != 1 || i.Window != DefaultWindow {
 		t.Fatalf("before OPEN: %+v", i)
 	}
 	sendAndTake(t, in, out, 0, 3, 100)
@@ -52,7 +54,8 @@ func TestInspectLife(t *testing.T) {
 	if got := ageless(t, i); !reflect.DeepEqual(got, want) {
 		t.Fatalf("after 3 records: %+v", got)
 	}
-	if i.State != "live" || i.Records != 3 || i.Consumed != i.Received || i.Buffered != 0 || i.First.After(i.Last) || i.First.Before(i.Minted.Add(-time.Millisecond)) {
+	if i.State != "live" || i.Records != 3 || i.Consumed != i.Received || i.Buffered != 0 || i.First.After(i.Last) ||
+		i.First.Before(i.Minted.Add(-time.Millisecond)) {
 		t.Fatalf("after 3 records: %+v", i)
 	}
 	sendAndTake(t, in, out, 3, 40, 200)
@@ -64,13 +67,15 @@ func TestInspectLife(t *testing.T) {
 	}
 	i = in.Inspect()
 	heads := ageless(t, i)
-	if len(heads) != inspectHeads || heads[inspectHeads-1].Kind != "END" || heads[0].Kind != "DATA" || heads[0].Length != 200 {
+	if len(heads) != inspectHeads || heads[inspectHeads-1].Kind != "END" || heads[0].Kind != "DATA" ||
+		heads[0].Length != 200 {
 		t.Fatalf("at the end: %+v", heads)
 	}
 	if last := heads[inspectHeads-1]; last.Offset != i.Received {
 		t.Errorf("END is at %d with %d bytes, %d were received", last.Offset, last.Length, i.Received)
 	}
-	if i.State != "ended" || i.End == nil || i.End.Type != EndComplete || i.End.Records != 43 || i.Ended.Before(i.Last) {
+	if i.State != "ended" || i.End == nil || i.End.Type != EndComplete || i.End.Records != 43 ||
+		i.Ended.Before(i.Last) {
 		t.Errorf("at the end: %+v", i)
 	}
 	_ = in.Close()
@@ -121,12 +126,14 @@ func TestInspectMoves(t *testing.T) {
 	}
 	// A replay brings what was not received, so the offsets have no gap and no overlap.
 	for n, h := range i.Heads() {
-		if n > 0 && i.Heads()[n-1].Kind == "DATA" && h.Offset != i.Heads()[n-1].Offset+uint64(wire.HeaderSize+i.Heads()[n-1].Length) {
+		if n > 0 && i.Heads()[n-1].Kind == "DATA" && h.Offset != i.Heads()[n-1].Offset+
+			uint64(wire.HeaderSize+i.Heads()[n-1].Length) {
 			t.Errorf("header %d: %+v after %+v", n, h, i.Heads()[n-1])
 		}
 	}
 	in.Kill(End{Type: EndKilled, Text: "by the test"})
-	if i = in.Inspect(); i.State != "closing" && i.State != "ended" || i.End == nil || i.End.Text != "by the test" || i.Ended.IsZero() {
+	if i = in.Inspect(); i.State != "closing" && i.State != "ended" || i.End == nil || i.End.Text != "by the test" ||
+		i.Ended.IsZero() {
 		t.Errorf("killed: %+v", i)
 	}
 	_ = in.Close()
@@ -140,7 +147,8 @@ func TestInspectWithoutALane(t *testing.T) {
 	p.recv.RemovePeer(p.id)
 	waitFor(t, "the stream's end", func() bool { return in.End() != nil })
 	i := in.Inspect()
-	if i.State != "ended" || i.End == nil || i.End.Type != EndLost || len(i.Lanes) != 1 || i.Lanes[0].To.IsZero() || i.Lanes[0].To.Before(i.Lanes[0].From) {
+	if i.State != "ended" || i.End == nil || i.End.Type != EndLost || len(i.Lanes) != 1 || i.Lanes[0].To.IsZero() ||
+		i.Lanes[0].To.Before(i.Lanes[0].From) {
 		t.Errorf("%+v", i)
 	}
 	_ = in.Close()
@@ -151,7 +159,8 @@ func TestHeadsSaturate(t *testing.T) {
 	r.note(wire.Header{Kind: wire.Data, Length: wire.MaxData - wire.HeaderSize}, -5)
 	r.note(wire.Header{Kind: wire.DataMore, Length: wire.MaxEnd}, int64(100*time.Hour))
 	got := r.list(1 << 40)
-	if len(got) != 2 || got[0].Age != 0 || got[0].Length != wire.MaxData-wire.HeaderSize || got[1].Kind != "DATA_MORE" || got[1].Length != wire.MaxEnd {
+	if len(got) != 2 || got[0].Age != 0 || got[0].Length != wire.MaxData-wire.HeaderSize ||
+		got[1].Kind != "DATA_MORE" || got[1].Length != wire.MaxEnd {
 		t.Errorf("%+v", got)
 	}
 	if got[1].Age < 9*time.Hour || got[1].Age > 10*time.Hour {

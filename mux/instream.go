@@ -84,8 +84,8 @@ type InStream struct {
 	key    uint64
 	terms  []byte
 
-	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended, and
-	// how long may pass between records.
+	// Node times for the ticker, 0 = none: when the first record must be here, when the whole stream must have ended,
+	// and how long may pass between records.
 	firstBy    int64
 	endBy      int64
 	inactivity int64

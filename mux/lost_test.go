@@ -127,7 +127,8 @@ func TestLaneIsLostAndComesBack(t *testing.T) {
 			front, work := p.recv.Stats(), p.send.Stats()
 			want := map[bool]uint64{true: streams}[lost]
 			if front.StreamsEnded["lost"] != want || work.StreamsEnded["lost"] != want {
-				t.Errorf("%d and %d streams are lost, expected %d", front.StreamsEnded["lost"], work.StreamsEnded["lost"], want)
+				t.Errorf("%d and %d streams are lost, expected %d", front.StreamsEnded["lost"],
+					work.StreamsEnded["lost"], want)
 			}
 			if front.Links != 1 || front.StreamsEnded["protocol"]+work.StreamsEnded["protocol"] != 0 {
 				t.Errorf("%d links, ends %v and %v", front.Links, front.StreamsEnded, work.StreamsEnded)
@@ -243,7 +244,8 @@ func TestKillsAndEndsOverDeaths(t *testing.T) {
 func TestOwedEndsOverDeaths(t *testing.T) {
 	const kills = 2000 // several turns of Emit
 	inFakeTime(t, "", func(t *testing.T) {
-		f := newRawFront(t, Config{GapMax: -1}, memory.Config{Buffer: 4 << 10, Latency: time.Millisecond, Rate: 100 << 10})
+		f := newRawFront(t, Config{GapMax: -1}, memory.Config{Buffer: 4 << 10, Latency: time.Millisecond,
+			Rate: 100 << 10})
 		l := f.lane(t)
 		var b []byte
 		for i := range uint32(kills) {

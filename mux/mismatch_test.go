@@ -84,7 +84,8 @@ func TestPlaneMismatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			var frontErr, workErr error
-			for deadline := time.Now().Add(30 * time.Second); frontErr == nil || workErr == nil; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(30 * time.Second); frontErr == nil ||
+				workErr == nil; time.Sleep(time.Millisecond) {
 				st, _ := recv.State(workID)
 				frontErr, workErr = st.Err, log.first()
 				if time.Now().After(deadline) {

@@ -148,8 +148,9 @@ func (k *outLink) attach(t *wire.Terms, encoded []byte) (*OutStream, error) {
 	}
 	e := k.entry(t.Slot)
 	if open := k.at(t.Slot.Index()) != nil || e.owed(); open || t.Number <= e.last() {
-		return nil, fmt.Errorf("%w: number %d of slot %d, which is at %d: they came twice, late, or were cancelled before",
-			ErrStaleTerms, t.Number, t.Slot.Index(), e.last())
+		return nil,
+			fmt.Errorf("%w: number %d of slot %d, which is at %d: they came twice, late, or were cancelled before",
+				ErrStaleTerms, t.Number, t.Slot.Index(), e.last())
 	}
 	if !k.budget.Take(int64(t.Window)) {
 		return nil, fmt.Errorf("%w: the windows of open streams and the logs of lanes fill the bound of %d bytes",

@@ -8,8 +8,8 @@ import (
 // line is a line of the processor's cache.
 const line = 64
 
-// TestOutStreamIsCompact: what a record touches is one line, and streams begin at lines: the allocator's classes of these
-// sizes are multiples of one.
+// TestOutStreamIsCompact: what a record touches is one line, and streams begin at lines: the allocator's classes of
+// these sizes are multiples of one.
 func TestOutStreamIsCompact(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the layout is that of 64-bit processors")

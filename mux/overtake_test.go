@@ -138,7 +138,8 @@ func TestFirstRecordOvertakesTheBacklog(t *testing.T) {
 				case c.off && at-before <= writeMost:
 					t.Errorf("%d bytes went before a first record: it has overtaken, with urgent off", at-before)
 				case !c.off && at-before > writeMost:
-					t.Errorf("newcomer %d: %d bytes went before its first record, more than a write of %d", n, at-before, writeMost)
+					t.Errorf("newcomer %d: %d bytes went before its first record, more than a write of %d", n,
+						at-before, writeMost)
 				}
 			}
 			for s, in := range ins {

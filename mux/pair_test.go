@@ -44,7 +44,8 @@ func newPair(t testing.TB, cfg pairConfig) *pair {
 	return connectPair(t, cfg, network, network.Transport(ids[0]), network.Transport(ids[1]), "worker:0", ids)
 }
 
-func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, work transport.Transport, bind string, ids [2]transport.NodeID) *pair {
+func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, work transport.Transport, bind string,
+	ids [2]transport.NodeID) *pair {
 	t.Helper()
 	cfg.recv.ID, cfg.send.ID = ids[0], ids[1]
 	ln, err := work.Listen(t.Context(), bind, 4)
@@ -64,7 +65,8 @@ func connectPair(t testing.TB, cfg pairConfig, network *memory.Network, front, w
 	for _, a := range ln.Endpoints() {
 		p.endpoints = append(p.endpoints, a.String())
 	}
-	if err := p.recv.AddPeer(Peer{ID: p.id, Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: p.endpoints}}}); err != nil {
+	if err := p.recv.AddPeer(Peer{ID: p.id,
+		Planes: []PeerPlane{{Plane: front.Plane(), Endpoints: p.endpoints}}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

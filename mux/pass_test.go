@@ -130,7 +130,8 @@ func TestPassOutsideARead(t *testing.T) {
 	}{
 		{"deadline", Config{}, MintOptions{TimeLeft: 50 * time.Millisecond}, func(*rawWorker, *rawLane) {}},
 		{"link lost", Config{}, MintOptions{}, func(w *rawWorker, _ *rawLane) { w.recv.RemovePeer(workerID) }},
-		{"lane dead, no failover", Config{ResumeTimeout: -1}, MintOptions{}, func(_ *rawWorker, l *rawLane) { _ = l.conn.Close() }},
+		{"lane dead, no failover", Config{ResumeTimeout: -1}, MintOptions{},
+			func(_ *rawWorker, l *rawLane) { _ = l.conn.Close() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newRawWorker(t, c.cfg, memory.Config{}, nil)
@@ -139,7 +140,8 @@ func TestPassOutsideARead(t *testing.T) {
 			c.end(w, l)
 			seen := map[int]bool{}
 			for passes := 0; len(seen) < len(p.in); passes++ {
-				if passes > 2 { // deadlines of streams that were minted one after the other may lie on both sides of a tick
+				// deadlines of streams that were minted one after the other may lie on both sides of a tick
+				if passes > 2 {
 					t.Fatalf("%d passes for one moment", passes)
 				}
 				for _, call := range p.next(t) {

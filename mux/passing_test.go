@@ -31,7 +31,8 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 		{name: "in fragments", sent: [][]byte{[]byte("hel"), []byte("lo")}, more: true, want: []string{"hello"}},
 		{name: "with its end", sent: [][]byte{[]byte("hello")}, end: true, want: []string{"hello"}},
 		{name: "not now", sent: [][]byte{[]byte("hello")}, refuse: true, want: []string{"hello"}},
-		{name: "not now, two", sent: [][]byte{[]byte("hello"), []byte("there")}, refuse: true, want: []string{"hello", "there"}},
+		{name: "not now, two", sent: [][]byte{[]byte("hello"), []byte("there")}, refuse: true,
+			want: []string{"hello", "there"}},
 		{name: "looked at", sent: [][]byte{[]byte("hello")}, want: []string{"hello"},
 			between: func(t *testing.T, _ *rawWorker, b *InStream) []string {
 				if n := b.Inspect().Buffered; n != 5 {
@@ -52,7 +53,8 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 				b.Kill(End{Type: EndKilled})
 				return nil
 			}},
-		{name: "with its end, and the link is lost", sent: [][]byte{[]byte("hello")}, end: true, want: []string{"hello"},
+		{name: "with its end, and the link is lost", sent: [][]byte{[]byte("hello")}, end: true,
+			want: []string{"hello"},
 			between: func(t *testing.T, w *rawWorker, _ *InStream) []string {
 				gone := make(chan struct{})
 				go func() { defer close(gone); w.recv.RemovePeer(workerID) }() // it waits for the reader, which is here
@@ -89,7 +91,8 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 				}
 				return true
 			})
-			l.send(t, slices.Concat(wire.AppendOpen(nil, aTerms.Slot, aTerms.Number, aTerms.Key), wire.AppendOpen(nil, bTerms.Slot, bTerms.Number, bTerms.Key)))
+			l.send(t, slices.Concat(wire.AppendOpen(nil, aTerms.Slot, aTerms.Number, aTerms.Key),
+				wire.AppendOpen(nil, bTerms.Slot, bTerms.Number, bTerms.Key)))
 			one := data(wire.Data, aTerms.Slot, []byte("a"))
 			for i, body := range c.sent {
 				kind := wire.Data
@@ -99,7 +102,8 @@ func TestRecordThatPassesThroughTheLanesBuffer(t *testing.T) {
 				one = append(one, data(kind, bTerms.Slot, body)...)
 			}
 			if c.end {
-				one = append(one, end(bTerms.Slot, wire.EndBody{Number: bTerms.Number, Type: EndComplete, Records: 1, Bytes: uint64(len(c.sent[0]))})...)
+				one = append(one, end(bTerms.Slot, wire.EndBody{Number: bTerms.Number, Type: EndComplete, Records: 1,
+					Bytes: uint64(len(c.sent[0]))})...)
 			}
 			if _, err := l.conn.Write(one); err != nil {
 				t.Fatal(err)

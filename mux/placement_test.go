@@ -36,11 +36,14 @@ func TestPlacement(t *testing.T) {
 	const lanes = 8
 	for _, load := range []placementLoad{
 		// A pass makes one token of each stream.
-		{"token", func(r *rand.Rand) int { return pareto(r, 8, 4096, 1.1) }, func(*rand.Rand) int { return 1 }, func(r *rand.Rand) int { return 40 + r.IntN(80) }},
+		{"token", func(r *rand.Rand) int { return pareto(r, 8, 4096, 1.1) }, func(*rand.Rand) int { return 1 },
+			func(r *rand.Rand) int { return 40 + r.IntN(80) }},
 		// Streams of very different speeds: some send a few records in a pass, some dozens.
-		{"speeds", func(r *rand.Rand) int { return pareto(r, 8, 1024, 1.1) }, func(r *rand.Rand) int { return 1 + r.IntN(32) }, func(r *rand.Rand) int { return 40 + r.IntN(80) }},
+		{"speeds", func(r *rand.Rand) int { return pareto(r, 8, 1024, 1.1) },
+			func(r *rand.Rand) int { return 1 + r.IntN(32) }, func(r *rand.Rand) int { return 40 + r.IntN(80) }},
 		// Streams whose records are of very different sizes.
-		{"sizes", func(r *rand.Rand) int { return pareto(r, 8, 512, 1.1) }, func(*rand.Rand) int { return 1 }, func(r *rand.Rand) int { return pareto(r, 32, 160, 1.1) }},
+		{"sizes", func(r *rand.Rand) int { return pareto(r, 8, 512, 1.1) }, func(*rand.Rand) int { return 1 },
+			func(r *rand.Rand) int { return pareto(r, 32, 160, 1.1) }},
 	} {
 		for _, open := range []int{64, 256} {
 			for seed := range uint64(2) {

@@ -19,7 +19,10 @@ func TestKilledWorker(t *testing.T) {
 	for _, plane := range processPlanes {
 		t.Run("plane="+plane, func(t *testing.T) {
 			t.Parallel()
-			lostWorker(t, plane, DefaultResume, func(_ *FrontendNode, c *child, _ remoteWorker) { c.signal(t, syscall.SIGKILL) })
+			lostWorker(t, plane, DefaultResume, func(_ *FrontendNode, c *child,
+				_ remoteWorker) {
+				c.signal(t, syscall.SIGKILL)
+			})
 		})
 	}
 }

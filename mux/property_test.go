@@ -50,13 +50,17 @@ func runProperty(t *testing.T, seed uint64) {
 	noUrgent, noInline := r.IntN(3) == 0, r.IntN(3) == 0
 	window := 4 << 10 << r.IntN(9)
 	cfg := pairConfig{
-		recv: Config{Lanes: 1 + r.IntN(4), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline,
+		recv: Config{Lanes: 1 + r.IntN(4), Window: window, MaxBuffered: 64 << 30, GapMax: gap, NoUrgent: noUrgent,
+			NoInlineWrite: noInline,
 			ResumeTimeout: wire.MaxResume},
-		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline, ResumeTimeout: wire.MaxResume},
-		mem: memory.Config{TryWrite: r.IntN(2) == 0, Buffer: 1 << (10 + r.IntN(9)), Latency: pick(r, 0, 0, time.Millisecond, 20*time.Millisecond),
-			Rate: pick(r, 0, 0, 0, 2<<20)},
+		send: Config{MaxReplay: 64 << 30, GapMax: gap, NoUrgent: noUrgent, NoInlineWrite: noInline,
+			ResumeTimeout: wire.MaxResume},
+		mem: memory.Config{TryWrite: r.IntN(2) == 0, Buffer: 1 << (10 + r.IntN(9)),
+			Latency: pick(r, 0, 0, time.Millisecond, 20*time.Millisecond),
+			Rate:    pick(r, 0, 0, 0, 2<<20)},
 	}
-	t.Logf("lanes %d, window %d, gap %v, no urgent %t, no inline %t, network %+v", cfg.recv.Lanes, window, gap, noUrgent, noInline, cfg.mem)
+	t.Logf("lanes %d, window %d, gap %v, no urgent %t, no inline %t, network %+v", cfg.recv.Lanes, window, gap,
+		noUrgent, noInline, cfg.mem)
 	p := newPair(t, cfg)
 	for round := range 3 {
 		stop := make(chan struct{})
@@ -93,7 +97,8 @@ func runProperty(t *testing.T, seed uint64) {
 		}
 		for _, l := range st.Lanes {
 			if l.Streams != 0 || l.QueueBytes != 0 {
-				t.Errorf("%s: lane %d has %d streams and %d queued bytes after all have ended", name, l.Lane, l.Streams, l.QueueBytes)
+				t.Errorf("%s: lane %d has %d streams and %d queued bytes after all have ended", name, l.Lane, l.Streams,
+					l.QueueBytes)
 			}
 		}
 	}
@@ -105,7 +110,8 @@ func (p *pair) dump(t *testing.T) {
 		k.mu.Lock()
 		t.Logf("frontend: %d live", k.live)
 		k.each(func(s *InStream) {
-			t.Logf("  slot %d number %d state %d lane %d wants %b received %d unread %d reported %d", s.slot.Index(), s.number,
+			t.Logf("  slot %d number %d state %d lane %d wants %b received %d unread %d reported %d", s.slot.Index(),
+				s.number,
 				s.state, s.lane.index, s.wants, s.received, s.unread, s.reported)
 		})
 		k.mu.Unlock()
@@ -114,7 +120,8 @@ func (p *pair) dump(t *testing.T) {
 		t.Logf("worker: link %d, %d live", k.link.Number(), k.Open())
 		k.mu.Lock()
 		k.each(func(s *OutStream) {
-			t.Logf("  slot %d number %d begun %t ended %t lane %d sent %d consumed %d later %d", s.slot.Index(), s.number, s.begun,
+			t.Logf("  slot %d number %d begun %t ended %t lane %d sent %d consumed %d later %d", s.slot.Index(),
+				s.number, s.begun,
 				s.ended, s.lane.index, s.sent, s.consumed, len(s.later)-s.laterAt)
 		})
 		k.mu.Unlock()

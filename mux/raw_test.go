@@ -229,7 +229,8 @@ type rawFront struct {
 }
 
 // testPings are the rules of liveness of raw lanes.
-var testPings = wire.Pings{Idle: DefaultKeepAlive, IdleSilence: DefaultIdle, Active: DefaultActivePing, ActiveSilence: 3 * DefaultActivePing}
+var testPings = wire.Pings{Idle: DefaultKeepAlive, IdleSilence: DefaultIdle, Active: DefaultActivePing,
+	ActiveSilence: 3 * DefaultActivePing}
 
 func newRawFront(t testing.TB, cfg Config, mem memory.Config) *rawFront {
 	t.Helper()
@@ -283,8 +284,9 @@ func (f *rawFront) another() *rawFront {
 // hello is the HELLO of the next connection of lane 0.
 func (f *rawFront) hello() wire.HelloBody {
 	f.serial++
-	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: f.id, Link: f.link, Lanes: f.lanes, Serial: f.serial,
-		Log: DefaultLog, Resume: DefaultResume, Pings: testPings, OwnSecret: f.secret, PeerSecret: f.worker}
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: f.id, Link: f.link, Lanes: f.lanes,
+		Serial: f.serial,
+		Log:    DefaultLog, Resume: DefaultResume, Pings: testPings, OwnSecret: f.secret, PeerSecret: f.worker}
 }
 
 // dial opens a connection and says nothing.
@@ -412,8 +414,10 @@ func connectRawWorker(t testing.TB, cfg Config, n *memory.Network, front, work t
 
 // answerTo is a worker's HELLO.
 func answerTo(h *wire.HelloBody, id transport.NodeID) wire.HelloBody {
-	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: id, Link: h.Link, Lane: h.Lane, Lanes: h.Lanes,
-		Serial: h.Serial, Log: DefaultLog, Resume: DefaultResume, Pings: testPings, MaxStreams: 1 << 16, OwnSecret: [16]byte{2},
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: id, Link: h.Link, Lane: h.Lane,
+		Lanes:  h.Lanes,
+		Serial: h.Serial, Log: DefaultLog, Resume: DefaultResume, Pings: testPings, MaxStreams: 1 << 16,
+		OwnSecret:  [16]byte{2},
 		PeerSecret: h.OwnSecret}
 }
 

@@ -15,9 +15,11 @@ import (
 // with open streams and without, whichever end it is and however far apart the two are.
 func TestPingSettingsThatDiffer(t *testing.T) {
 	settings := map[string]Config{
-		"default":  {},
-		"hasty":    {KeepAlive: 100 * time.Millisecond, Idle: 300 * time.Millisecond, ActivePing: 100 * time.Millisecond},
-		"odd":      {KeepAlive: 150 * time.Millisecond, Idle: 151 * time.Millisecond, ActivePing: 150 * time.Millisecond},
+		"default": {},
+		"hasty": {KeepAlive: 100 * time.Millisecond, Idle: 300 * time.Millisecond,
+			ActivePing: 100 * time.Millisecond},
+		"odd": {KeepAlive: 150 * time.Millisecond, Idle: 151 * time.Millisecond,
+			ActivePing: 150 * time.Millisecond},
 		"slow":     {KeepAlive: time.Hour, Idle: 3 * time.Hour, ActivePing: time.Minute},
 		"as idle":  {ActivePing: -1},
 		"reversed": {KeepAlive: 200 * time.Millisecond, Idle: time.Second, ActivePing: time.Minute},
@@ -60,7 +62,8 @@ func TestShorterResumeTimeoutHolds(t *testing.T) {
 		{20 * time.Second, -1, 0},
 	} {
 		inFakeTime(t, fmt.Sprintf("%v and %v", c.front, c.work), func(t *testing.T) {
-			p := newPair(t, pairConfig{recv: Config{ResumeTimeout: c.front, Lanes: 2}, send: Config{ResumeTimeout: c.work}})
+			p := newPair(t, pairConfig{recv: Config{ResumeTimeout: c.front, Lanes: 2},
+				send: Config{ResumeTimeout: c.work}})
 			in, out := p.openOn(t, 1)
 			carry(t, in, out, 0)
 			begun := time.Now()
@@ -136,10 +139,12 @@ func TestNoResumeOverManyDeaths(t *testing.T) {
 			lost++
 		}
 		p.settled(t)
-		if st := p.recv.Stats(); st.StreamsEnded["lost"] != uint64(lost) || st.StreamsEnded["complete"] != uint64(done) {
+		if st := p.recv.Stats(); st.StreamsEnded["lost"] != uint64(lost) ||
+			st.StreamsEnded["complete"] != uint64(done) {
 			t.Errorf("ends %v, expected %d lost and %d complete", st.StreamsEnded, lost, done)
 		}
-		if st := p.send.Stats(); st.StreamsEnded["lost"] != uint64(lost) || st.StreamsEnded["complete"] != uint64(done) {
+		if st := p.send.Stats(); st.StreamsEnded["lost"] != uint64(lost) ||
+			st.StreamsEnded["complete"] != uint64(done) {
 			t.Errorf("the worker's ends are %v, expected %d lost and %d complete", st.StreamsEnded, lost, done)
 		}
 	})
@@ -147,7 +152,8 @@ func TestNoResumeOverManyDeaths(t *testing.T) {
 
 // The peer's limit of silence holds where it is the shorter one, at both sides.
 func TestShorterSilenceHolds(t *testing.T) {
-	hasty := wire.Pings{Idle: 100 * time.Millisecond, IdleSilence: 500 * time.Millisecond, Active: 200 * time.Millisecond,
+	hasty := wire.Pings{Idle: 100 * time.Millisecond, IdleSilence: 500 * time.Millisecond,
+		Active:        200 * time.Millisecond,
 		ActiveSilence: 700 * time.Millisecond}
 	for want, open := range map[time.Duration]bool{hasty.IdleSilence: false, hasty.ActiveSilence: true} {
 		inFakeTime(t, fmt.Sprintf("worker, open=%t", open), func(t *testing.T) {

@@ -58,7 +58,8 @@ func TestSinkIsToldOfItsEndOnce(t *testing.T) {
 					break
 				}
 			}
-			if _, err := l.conn.Write(end(terms.Slot, wire.EndBody{Number: terms.Number, Type: EndFailed})); err == nil {
+			if _, err := l.conn.Write(end(terms.Slot, wire.EndBody{Number: terms.Number,
+				Type: EndFailed})); err == nil {
 				l.alive(t)
 			}
 			select {

@@ -84,7 +84,8 @@ func TestStoppedConsumerLeavesTheGapAlone(t *testing.T) {
 			}
 		}
 		p.send.Flush()
-		time.Sleep(time.Second) // of fake time: all of it is over there, and the burst that the gap allows is whole again
+		// of fake time: all of it is over there, and the burst that the gap allows is whole again
+		time.Sleep(time.Second)
 		before := writesOf(p.send)
 		for i := range records {
 			if err := out.TryPut(makeRecord(nil, 2, i, 64)); err != nil {

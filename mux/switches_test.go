@@ -17,7 +17,8 @@ func TestSwitchesOff(t *testing.T) {
 		check func(t *testing.T, front, work Stats)
 	}{
 		{"all on", func(*Config) {}, nil},
-		{"urgent", func(c *Config) { c.NoUrgent = true }, nil}, // TestFirstRecordOvertakesTheBacklog sees that it is off
+		// TestFirstRecordOvertakesTheBacklog sees that it is off
+		{"urgent", func(c *Config) { c.NoUrgent = true }, nil},
 		{"gap", func(c *Config) { c.GapMax = -1 }, func(t *testing.T, front, work Stats) {
 			if n := front.Writes["gap"] + work.Writes["gap"]; n != 0 {
 				t.Errorf("%d writes waited for the gap", n)

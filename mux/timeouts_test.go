@@ -40,7 +40,8 @@ func TestPingCadence(t *testing.T) {
 				defer in.Close()
 			}
 			time.Sleep(time.Minute)
-			if n := l.count(wire.Ping); n < c.want*9/10-1 || n > c.want+1 { // the ticker's steps make it a little slower
+			// the ticker's steps make it a little slower
+			if n := l.count(wire.Ping); n < c.want*9/10-1 || n > c.want+1 {
 				t.Errorf("%d PINGs in a minute, expected about %d", n, c.want)
 			}
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// WorkerNode is the worker side of a node: it accepts the lanes of many frontends and opens the streams that their terms
-// name. Methods may be called concurrently.
+// WorkerNode is the worker side of a node: it accepts the lanes of many frontends and opens the streams that their
+// terms name. Methods may be called concurrently.
 type WorkerNode struct {
 	node
 	links *accept.Links
@@ -43,14 +43,15 @@ func NewWorkerNode(cfg Config) (*WorkerNode, error) {
 	return s, nil
 }
 
-// Serve accepts lanes from a listener until the WorkerNode or the listener is closed. It returns at once; Close closes the
-// listener.
+// Serve accepts lanes from a listener until the WorkerNode or the listener is closed. It returns at once; Close closes
+// the listener.
 func (s *WorkerNode) Serve(l transport.Listener) error { return s.links.Serve(l) }
 
 // Begin implements accept.Owner.
 func (s *WorkerNode) Begin(k *accept.Link) accept.Streams {
 	own, peer := k.Secrets()
-	return &outLink{node: &s.node, worker: s, link: k, key: wire.NewKey(peer, own), claims: make(map[[16]byte]chan grant)}
+	return &outLink{node: &s.node, worker: s, link: k, key: wire.NewKey(peer, own),
+		claims: make(map[[16]byte]chan grant)}
 }
 
 // see puts a link whose lanes have their pipes on the list.
@@ -93,7 +94,8 @@ func (s *WorkerNode) attach(terms []byte) (*OutStream, error) {
 		return nil, err
 	}
 	if t.Worker != [16]byte(s.cfg.ID) {
-		return nil, fmt.Errorf("%w: they are for node %s, this is %s", ErrStaleTerms, transport.NodeID(t.Worker), s.cfg.ID)
+		return nil, fmt.Errorf("%w: they are for node %s, this is %s", ErrStaleTerms, transport.NodeID(t.Worker),
+			s.cfg.ID)
 	}
 	k := s.linkTo(s.links.Link(transport.NodeID(t.Frontend), t.Link))
 	if k == nil {

@@ -104,8 +104,9 @@ func hasIPv6(t *testing.T) {
 // A worker does not start with an address that nobody can reach.
 func TestWorkerRefusesToAdvertise(t *testing.T) {
 	for advertise, reason := range map[string]string{
-		"0.0.0.0": "unspecified", "::": "unspecified", "169.254.1.1": "link-local", "fe80::1": "link-local", "fe80::1%lo": "link-local",
-		"224.0.0.1": "multicast", "ff02::1": "multicast", "255.255.255.255": "reserved",
+		"0.0.0.0": "unspecified", "::": "unspecified", "169.254.1.1": "link-local", "fe80::1": "link-local",
+		"fe80::1%lo": "link-local",
+		"224.0.0.1":  "multicast", "ff02::1": "multicast", "255.255.255.255": "reserved",
 	} {
 		_, err := listening(t, responseplane.WorkerConfig{BindAddr: "127.0.0.1:0", AdvertiseAddr: advertise})
 		var bad *transport.AddressError
@@ -113,13 +114,15 @@ func TestWorkerRefusesToAdvertise(t *testing.T) {
 			t.Errorf("%s: %v, expected %s", advertise, err, reason)
 		}
 	}
-	if _, err := listening(t, responseplane.WorkerConfig{AdvertiseAddr: "10.0.0.1:7000"}); err == nil || !strings.Contains(err.Error(), "has a port") {
+	if _, err := listening(t, responseplane.WorkerConfig{AdvertiseAddr: "10.0.0.1:7000"}); err == nil ||
+		!strings.Contains(err.Error(), "has a port") {
 		t.Errorf("an advertised port: %v", err)
 	}
 	// What is found by binding is looked at, too; a memory network has any host that a test likes.
 	n := memory.NewNetwork(memory.Config{})
 	tr := n.Transport(transport.NodeID{1})
-	_, err := listening(t, responseplane.WorkerConfig{BindAddr: "169.254.1.1:7000", ServerEndpoints: 1, Transports: []transport.Transport{tr}})
+	_, err := listening(t, responseplane.WorkerConfig{BindAddr: "169.254.1.1:7000", ServerEndpoints: 1,
+		Transports: []transport.Transport{tr}})
 	var bad *transport.AddressError
 	if !errors.As(err, &bad) || bad.Address != "169.254.1.1:7000" {
 		t.Errorf("a bound link-local address: %v", err)
@@ -136,14 +139,17 @@ func TestBindAndAdvertise(t *testing.T) {
 		bind, advertise, host string
 		six                   bool
 	}{
-		{"[::1]:0", "", "::1", true}, {"[::1]:0", "[::1]", "::1", true}, {"[::]:0", "::1", "::1", true}, {"[::]:0", "127.0.0.1", "127.0.0.1", true},
-		{"0.0.0.0:0", "localhost", "localhost", false}, {":0", "127.0.0.1", "127.0.0.1", false}, {"127.0.0.1:0", "", "127.0.0.1", false},
+		{"[::1]:0", "", "::1", true}, {"[::1]:0", "[::1]", "::1", true}, {"[::]:0", "::1", "::1", true},
+		{"[::]:0", "127.0.0.1", "127.0.0.1", true},
+		{"0.0.0.0:0", "localhost", "localhost", false}, {":0", "127.0.0.1", "127.0.0.1", false},
+		{"127.0.0.1:0", "", "127.0.0.1", false},
 	} {
 		t.Run(c.bind+" "+c.advertise, func(t *testing.T) {
 			if c.six {
 				hasIPv6(t)
 			}
-			w, err := listening(t, responseplane.WorkerConfig{BindAddr: c.bind, AdvertiseAddr: c.advertise, ServerEndpoints: 2})
+			w, err := listening(t, responseplane.WorkerConfig{BindAddr: c.bind, AdvertiseAddr: c.advertise,
+				ServerEndpoints: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,17 +244,19 @@ func TestFixedPorts(t *testing.T) {
 		}
 		_, err := listening(t, responseplane.WorkerConfig{BindAddr: bind})
 		var bad *transport.BindError
-		if !errors.As(err, &bad) || bad.Address != taken || bad.Index != index || bad.Count != 4 || bad.Plane != plane || !errors.Is(err, syscall.EADDRINUSE) {
+		if !errors.As(err, &bad) || bad.Address != taken || bad.Index != index || bad.Count != 4 ||
+			bad.Plane != plane || !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("%s is taken: %v", taken, err)
-		} else if text := err.Error(); !strings.Contains(text, fmt.Sprintf("%s endpoint %d of 4 at %s", plane, index+1, taken)) {
+		} else if text := err.Error(); !strings.Contains(text, fmt.Sprintf("%s endpoint %d of 4 at %s", plane, index+1,
+			taken)) {
 			t.Errorf("the error says: %s", text)
 		}
 		_ = hold.Close()
 	}
 }
 
-// An older version knows the first port of a node only, as a record's writer or as its reader. Every lane of a link comes up
-// at that one endpoint, and a node's record without what was added later is read as ever.
+// An older version knows the first port of a node only, as a record's writer or as its reader. Every lane of a link
+// comes up at that one endpoint, and a node's record without what was added later is read as ever.
 func TestRecordWithTheFirstPortOnly(t *testing.T) {
 	w, err := listening(t, responseplane.WorkerConfig{BindAddr: "127.0.0.1:0"})
 	if err != nil {
@@ -258,9 +266,11 @@ func TestRecordWithTheFirstPortOnly(t *testing.T) {
 	for i := range 2 {
 		d := w.Descriptor()
 		plane := d.Planes[i].Name
-		data, err := json.Marshal(map[string]any{"schema": discovery.Schema, "id": "w", "models": []string{model}, "node": map[string]any{
-			"id": d.ID, "wire_min": 1, "wire_max": 1, "planes": []any{map[string]any{"name": plane, "endpoints": d.Planes[i].Endpoints[:1]}},
-		}})
+		data, err := json.Marshal(map[string]any{"schema": discovery.Schema, "id": "w", "models": []string{model},
+			"node": map[string]any{
+				"id": d.ID, "wire_min": 1, "wire_max": 1,
+				"planes": []any{map[string]any{"name": plane, "endpoints": d.Planes[i].Endpoints[:1]}},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,21 +308,26 @@ func TestFrontendRefusesAddresses(t *testing.T) {
 	t.Cleanup(func() { _ = tr.Close() })
 	f := dialling(t, responseplane.FrontendConfig{Transports: []transport.Transport{tr}})
 	node := func(i int, network string, endpoints ...string) responseplane.Descriptor {
-		return responseplane.Descriptor{ID: transport.NodeID{9, byte(i)}.String(), Name: fmt.Sprint("node-", i), WireMin: 1, WireMax: 1, Network: network,
+		return responseplane.Descriptor{ID: transport.NodeID{9, byte(i)}.String(), Name: fmt.Sprint("node-", i),
+			WireMin: 1, WireMax: 1, Network: network,
 			Planes: []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: endpoints}}}
 	}
 	for i, c := range []struct {
 		d      responseplane.Descriptor
 		reason string
 	}{
-		{node(0, "", "169.254.0.1:7000", "169.254.0.1:7001"), transport.AddressLinkLocal}, {node(1, "", "[fe80::1]:7000"), transport.AddressLinkLocal},
-		{node(2, "", "224.0.0.1:7000"), transport.AddressMulticast}, {node(3, "another-stack", "127.0.0.1:7000"), transport.AddressLoopback},
-		{node(4, "another-stack", "[::1]:7000"), transport.AddressLoopback}, {node(5, "", "255.255.255.255:1"), transport.AddressReserved},
+		{node(0, "", "169.254.0.1:7000", "169.254.0.1:7001"), transport.AddressLinkLocal},
+		{node(1, "", "[fe80::1]:7000"), transport.AddressLinkLocal},
+		{node(2, "", "224.0.0.1:7000"), transport.AddressMulticast}, {node(3, "another-stack", "127.0.0.1:7000"),
+			transport.AddressLoopback},
+		{node(4, "another-stack", "[::1]:7000"), transport.AddressLoopback}, {node(5, "", "255.255.255.255:1"),
+			transport.AddressReserved},
 	} {
 		_, err := f.AddPeer(c.d)
 		var none *mux.NoAddressError
 		var bad *transport.AddressError
-		if !errors.As(err, &none) || !errors.As(err, &bad) || bad.Reason != c.reason || !strings.Contains(err.Error(), c.d.Planes[0].Endpoints[0]) {
+		if !errors.As(err, &none) || !errors.As(err, &bad) || bad.Reason != c.reason || !strings.Contains(err.Error(),
+			c.d.Planes[0].Endpoints[0]) {
 			t.Errorf("%d: %v, expected %s", i, err, c.reason)
 			continue
 		}
@@ -320,13 +335,15 @@ func TestFrontendRefusesAddresses(t *testing.T) {
 			t.Errorf("%d: %d addresses are refused", i, len(none.Refused))
 		}
 	}
-	want := map[string]uint64{transport.AddressLinkLocal: 3, transport.AddressMulticast: 1, transport.AddressLoopback: 2, transport.AddressReserved: 1}
+	want := map[string]uint64{transport.AddressLinkLocal: 3, transport.AddressMulticast: 1,
+		transport.AddressLoopback: 2, transport.AddressReserved: 1}
 	if got := f.Stats().AddressesRefused; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("refused: %v, expected %v", got, want)
 	}
 	if peers := f.Peers(); len(peers) != 6 {
 		t.Errorf("%d peers are shown", len(peers))
-	} else if i := slices.IndexFunc(peers, func(p responseplane.PeerStatus) bool { return p.Up || p.Err == nil }); i >= 0 {
+	} else if i := slices.IndexFunc(peers,
+		func(p responseplane.PeerStatus) bool { return p.Up || p.Err == nil }); i >= 0 {
 		t.Errorf("peer %+v", peers[i])
 	}
 	if c := tr.Counters(); c.Dials+c.DialErrors != 0 {
@@ -335,7 +352,8 @@ func TestFrontendRefusesAddresses(t *testing.T) {
 
 	// One address of several is enough, and a better record makes a node usable.
 	work := n.Transport(transport.NodeID{9, 0})
-	w, err := listening(t, responseplane.WorkerConfig{BindAddr: "worker:0", ServerEndpoints: 1, Transports: []transport.Transport{work}})
+	w, err := listening(t, responseplane.WorkerConfig{BindAddr: "worker:0", ServerEndpoints: 1,
+		Transports: []transport.Transport{work}})
 	if err != nil {
 		t.Fatal(err)
 	}

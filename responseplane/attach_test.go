@@ -36,7 +36,8 @@ func TestAttachRefuses(t *testing.T) {
 		}
 		refused("an unknown frontend", change(4+3), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
 		refused("an unknown link", change(36+7), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
-		refused("a slot that the key does not cover", change(44), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
+		refused("a slot that the key does not cover", change(44), responseplane.ErrUnavailable,
+			responseplane.CodeNoWorker, true)
 		version := bytes.Clone(res.Terms())
 		version[1]++
 		refused("a version of the future", version, responseplane.ErrUnavailable, responseplane.CodeUnsupported, false)
@@ -49,7 +50,8 @@ func TestAttachRefuses(t *testing.T) {
 		if err := w.Complete(nil); err != nil {
 			t.Fatal(err)
 		}
-		refused("terms of a response that has ended", res.Terms(), responseplane.ErrUnavailable, responseplane.CodeNoWorker, true)
+		refused("terms of a response that has ended", res.Terms(), responseplane.ErrUnavailable,
+			responseplane.CodeNoWorker, true)
 		_ = next(t, res)
 	})
 }
@@ -57,7 +59,8 @@ func TestAttachRefuses(t *testing.T) {
 // TestAttachBusy: a worker whose replay bound is taken refuses, and takes again when a response has ended.
 func TestAttachBusy(t *testing.T) {
 	onPlanes(t, func(t *testing.T, net network) {
-		r := newRig(t, net, rigConfig{worker: func(c *responseplane.WorkerConfig) { c.MaxReplayBytes = 2*64<<10 + 32<<10 }})
+		r := newRig(t, net,
+			rigConfig{worker: func(c *responseplane.WorkerConfig) { c.MaxReplayBytes = 2*64<<10 + 32<<10 }})
 		p := r.procs[0]
 		r.open(t, p)
 		_, second := r.open(t, p)
@@ -83,7 +86,8 @@ func TestAttachBusy(t *testing.T) {
 
 // TestMintBusy: a frontend whose buffers are promised refuses before it asks anybody.
 func TestMintBusy(t *testing.T) {
-	r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{front: func(c *responseplane.FrontendConfig) { c.MaxBufferedBytes = 1024*4096 + 4096 - 1 }})
+	r := newRig(t, planes()[transport.PlaneMemory](),
+		rigConfig{front: func(c *responseplane.FrontendConfig) { c.MaxBufferedBytes = 1024*4096 + 4096 - 1 }})
 	p := r.procs[0]
 	first := r.mint(t, p, responseplane.MintOptions{})
 	_, err := r.front.Mint(t.Context(), p.nodeID(), responseplane.MintOptions{})
@@ -108,7 +112,8 @@ func TestAttachAfterClose(t *testing.T) {
 func FuzzAttach(f *testing.F) {
 	id := identity(f)
 	tr := planes()[transport.PlaneMemory]()(f, id)
-	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Transports: []transport.Transport{tr}})
+	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id,
+		Transports: []transport.Transport{tr}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -129,7 +134,8 @@ func FuzzAttach(f *testing.F) {
 		if w != nil || !errors.As(err, &e) || e.Kind != responseplane.EndRefused {
 			t.Fatalf("got %v, %v; expected a refusal", w, err)
 		}
-		if e.Code != responseplane.CodeBadRequest && e.Code != responseplane.CodeNoWorker && e.Code != responseplane.CodeUnsupported {
+		if e.Code != responseplane.CodeBadRequest && e.Code != responseplane.CodeNoWorker &&
+			e.Code != responseplane.CodeUnsupported {
 			t.Errorf("refused as %s", e.Code)
 		}
 		if st := worker.Stats(); st.OpenStreams != 0 || st.CommittedBytes != 0 {

@@ -59,8 +59,8 @@ type FrontendConfig struct {
 	// Transports, one per plane, in order of preference; at least one. The Frontend does not close them.
 	Transports []transport.Transport
 
-	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold, LaneLog and the durations: see
-	// mux.Config.
+	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold, LaneLog and the durations:
+	// see mux.Config.
 	Lanes              int
 	PlaneLanes         map[string]int
 	StreamWindow       int
@@ -83,12 +83,12 @@ type FrontendConfig struct {
 	RetryLimit int
 	// AckTimeout is how long a worker may take to acknowledge, 2 s by default.
 	AckTimeout time.Duration
-	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default; all workers of a
-	// process that does not acknowledge or loses its link are.
+	// AvoidFor is how long a worker that just failed is left out while others are there, 5 s by default; all workers of
+	// a process that does not acknowledge or loses its link are.
 	AvoidFor time.Duration
-	// KeepVanished is how long a worker whose record has left the registry is still used when no other one is left, while
-	// its link is up and its process does not drain: 30 s by default, negative for not at all. Of use up to a minute: then a
-	// process that no record names and that carries nothing is let go.
+	// KeepVanished is how long a worker whose record has left the registry is still used when no other one is left,
+	// while its link is up and its process does not drain: 30 s by default, negative for not at all. Of use up to a
+	// minute: then a process that no record names and that carries nothing is let go.
 	KeepVanished time.Duration
 
 	// Logger takes what happens to links and workers; nil discards.
@@ -107,21 +107,26 @@ func (c FrontendConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("responseplane: FrontendConfig.Name %q is not UTF-8 text", c.Name))
 	}
 	if len(c.Transports) == 0 {
-		errs = append(errs, errors.New("responseplane: FrontendConfig.Transports is empty: a Frontend needs at least one plane"))
+		errs = append(errs,
+			errors.New("responseplane: FrontendConfig.Transports is empty: a Frontend needs at least one plane"))
 	}
 	switch c.Router {
 	case "", RouterLeastLoaded, RouterRoundRobin, RouterRandom:
 	default:
-		errs = append(errs, fmt.Errorf("responseplane: Router is %q, allowed are %s, %s and %s", c.Router, RouterLeastLoaded, RouterRoundRobin, RouterRandom))
+		errs = append(errs, fmt.Errorf("responseplane: Router is %q, allowed are %s, %s and %s", c.Router,
+			RouterLeastLoaded, RouterRoundRobin, RouterRandom))
 	}
 	return errors.Join(errs...)
 }
 
 func (c FrontendConfig) mux() mux.Config {
 	return mux.Config{
-		ID: c.Identity.ID, Name: c.Name, Lanes: c.Lanes, PlaneLanes: c.PlaneLanes, Window: c.StreamWindow, MaxBuffered: c.MaxBufferedBytes,
-		MaxRecord: c.MaxRecordBytes, ShrinkThreshold: c.ShrinkThreshold, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
-		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Log: c.LaneLog, OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
+		ID: c.Identity.ID, Name: c.Name, Lanes: c.Lanes, PlaneLanes: c.PlaneLanes, Window: c.StreamWindow,
+		MaxBuffered: c.MaxBufferedBytes,
+		MaxRecord:   c.MaxRecordBytes, ShrinkThreshold: c.ShrinkThreshold, KeepAlive: c.KeepAliveInterval,
+		Idle: c.IdleTimeout, ActivePing: c.ActivePingInterval,
+		ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Log: c.LaneLog,
+		OnDemand: c.Dial == DialOnDemand, Logger: c.Logger,
 	}
 }
 
@@ -155,9 +160,9 @@ type WorkerConfig struct {
 
 	// BindAddr is host:port to listen on; ":0" by default. A fixed port P binds P..P+n-1 on every plane.
 	BindAddr string
-	// AdvertiseAddr is the host that frontends dial, a name or an IP address without a port; by default the bind host, or
-	// for a wildcard the first global unicast address of this machine. Addresses that no other host can reach (wildcard,
-	// multicast, link-local, reserved) are refused; a loopback address is for frontends on this host only.
+	// AdvertiseAddr is the host that frontends dial, a name or an IP address without a port; by default the bind host,
+	// or for a wildcard the first global unicast address of this machine. Addresses that no other host can reach
+	// (wildcard, multicast, link-local, reserved) are refused; a loopback address is for frontends on this host only.
 	AdvertiseAddr string
 	// ServerEndpoints is how many sockets to listen on, each with its own port: 4 by default, 1 to 64.
 	ServerEndpoints int
@@ -192,11 +197,14 @@ func (c WorkerConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("responseplane: WorkerConfig.Name %q is not UTF-8 text", c.Name))
 	}
 	if len(c.Transports) == 0 {
-		errs = append(errs, errors.New("responseplane: WorkerConfig.Transports is empty: a Worker needs at least one plane"))
+		errs = append(errs,
+			errors.New("responseplane: WorkerConfig.Transports is empty: a Worker needs at least one plane"))
 	}
 	if c.AdvertiseAddr != "" {
 		if _, _, err := net.SplitHostPort(c.AdvertiseAddr); err == nil {
-			errs = append(errs, fmt.Errorf("responseplane: AdvertiseAddr %q has a port: write the host alone, the ports are those that were bound", c.AdvertiseAddr))
+			errs = append(errs,
+				fmt.Errorf("responseplane: AdvertiseAddr %q has a port: write the host alone, the ports are those "+
+					"that were bound", c.AdvertiseAddr))
 		} else if err := transport.CheckAddress(c.AdvertiseAddr); err != nil {
 			errs = append(errs, fmt.Errorf("responseplane: AdvertiseAddr: %w", err))
 		}
@@ -209,8 +217,10 @@ func (c WorkerConfig) Validate() error {
 
 func (c WorkerConfig) mux() mux.Config {
 	return mux.Config{
-		ID: c.Identity.ID, Name: c.Name, MaxReplay: c.MaxReplayBytes, MaxStreams: c.MaxStreams, KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout,
-		ActivePing: c.ActivePingInterval, ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent, Log: c.LaneLog,
+		ID: c.Identity.ID, Name: c.Name, MaxReplay: c.MaxReplayBytes, MaxStreams: c.MaxStreams,
+		KeepAlive: c.KeepAliveInterval, Idle: c.IdleTimeout,
+		ActivePing: c.ActivePingInterval, ResumeTimeout: c.ResumeTimeout, GapMax: c.BatchGapMax, NoUrgent: c.NoUrgent,
+		Log:    c.LaneLog,
 		Logger: c.Logger,
 	}
 }

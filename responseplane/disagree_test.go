@@ -54,7 +54,8 @@ func newBench(t *testing.T) *bench {
 		}
 	}
 	front, work := b.net.Transport(ids[0].ID), b.net.Transport(ids[1].ID)
-	w, err := NewWorker(WorkerConfig{Identity: ids[1], Transports: []transport.Transport{work}, BindAddr: "127.0.0.1:7000", ServerEndpoints: 2})
+	w, err := NewWorker(WorkerConfig{Identity: ids[1], Transports: []transport.Transport{work},
+		BindAddr: "127.0.0.1:7000", ServerEndpoints: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.node, b.id = w.Descriptor(), ids[1].ID
-	b.front, err = NewFrontend(FrontendConfig{Identity: ids[0], Transports: []transport.Transport{front}, ResumeTimeout: time.Second, KeepVanished: -1,
+	b.front, err = NewFrontend(FrontendConfig{Identity: ids[0], Transports: []transport.Transport{front},
+		ResumeTimeout: time.Second, KeepVanished: -1,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,8 @@ func (b *bench) put(worker string, endpoints ...string) {
 	if len(endpoints) > 0 {
 		d.Planes = []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: endpoints}}
 	}
-	b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: worker, Models: []string{"m"}, Node: d}})
+	b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: worker, Models: []string{"m"},
+		Node: d}})
 }
 
 func (b *bench) remove(worker string) {
@@ -128,14 +131,16 @@ func TestRecordWithAWrongAddress(t *testing.T) {
 			b.put("bad", wrong)
 			d := b.node
 			d.ID = transport.NodeID{7}.String()
-			b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "bad", Models: []string{"m"}, Node: d}})
+			b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "bad",
+				Models: []string{"m"}, Node: d}})
 		}, 1},
 		"a good one becomes wrong and goes": {func(b *bench) { b.put("w1", wrong); b.remove("w1") }, 1},
 		"one that does not hold":            {func(b *bench) { b.put("bad", "0.0.0.0:9") }, 0},
 		"one of no use here": {func(b *bench) {
 			d := b.node
 			d.Planes = []discovery.Plane{{Name: "rdma", Endpoints: []string{wrong}}}
-			b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "bad", Models: []string{"m"}, Node: d}})
+			b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "bad",
+				Models: []string{"m"}, Node: d}})
 		}, 1},
 		"several, and then agreement, and again": {func(b *bench) {
 			b.put("bad", wrong)
@@ -189,7 +194,8 @@ func TestWrongAddressFirst(t *testing.T) {
 	})
 }
 
-// A process that no record names is dialled no more, and a record that comes back makes it new; one with a link is kept for a minute.
+// A process that no record names is dialled no more, and a record that comes back makes it new; one with a link is kept
+// for a minute.
 func TestUnnamedProcessIsNotDialled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -200,7 +206,8 @@ func TestUnnamedProcessIsNotDialled(t *testing.T) {
 		d.Planes = []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: []string{dead}}}
 		b.put("w0")
 		b.up(t, time.Second)
-		b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "dead", Models: []string{"m"}, Node: d}})
+		b.front.apply(discovery.Event{Kind: discovery.Put, Worker: discovery.Worker{ID: "dead", Models: []string{"m"},
+			Node: d}})
 		time.Sleep(time.Minute)
 		b.remove("dead")
 		b.remove("w0")

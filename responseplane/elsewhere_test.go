@@ -31,7 +31,8 @@ func TestRetryGoesToAnotherNode(t *testing.T) {
 		{"busy", func(<-chan struct{}) responseplane.Handler { return answer(discovery.Busy) }, 0, 0},
 		{"draining", func(<-chan struct{}) responseplane.Handler { return answer(discovery.Draining) }, 0, 8},
 		{"stale", func(<-chan struct{}) responseplane.Handler { return answer(discovery.Stale) }, 0, 0},
-		{"first_record_timeout", func(<-chan struct{}) responseplane.Handler { return answer(discovery.Accepted) }, first, 1},
+		{"first_record_timeout", func(<-chan struct{}) responseplane.Handler { return answer(discovery.Accepted) },
+			first, 1},
 		{"failed", func(<-chan struct{}) responseplane.Handler {
 			return func(_ discovery.Request, w *responseplane.Writer) discovery.Reply {
 				_ = w.Fail(responseplane.Failure{Text: "out of luck", Retryable: true})
@@ -54,7 +55,8 @@ func TestRetryGoesToAnotherNode(t *testing.T) {
 				met := 0
 				for i := range 30 {
 					begun := time.Now()
-					process, retries, err := h.ask(t.Context(), responseplane.Request{ID: fmt.Sprint(i), FirstRecordTimeout: first})
+					process, retries, err := h.ask(t.Context(), responseplane.Request{ID: fmt.Sprint(i),
+						FirstRecordTimeout: first})
 					if err != nil || process != "p1" || retries > 1 {
 						t.Fatalf("request %d: served by %q after %d retries, %v", i, process, retries, err)
 					}
@@ -158,7 +160,8 @@ func TestForgottenLinks(t *testing.T) {
 						if _, _, err := h.ask(t.Context(), responseplane.Request{}); err != nil {
 							t.Errorf("%v after %v", err, time.Since(begun))
 						}
-						if d := time.Since(begun); d > 6*time.Second { // a dial while the process begins anew has no answer for 5 s
+						// a dial while the process begins anew has no answer for 5 s
+						if d := time.Since(begun); d > 6*time.Second {
 							t.Errorf("a request took %v", d)
 						}
 					})
@@ -172,7 +175,8 @@ func TestForgottenLinks(t *testing.T) {
 					asked += p.count()
 				}
 				if asked != early*processes {
-					t.Errorf("%d attempts of %d requests at %d processes that do not know the link", asked, early, processes)
+					t.Errorf("%d attempts of %d requests at %d processes that do not know the link", asked, early,
+						processes)
 				}
 				for _, p := range h.procs {
 					h.reveal(t, p)
@@ -193,8 +197,8 @@ func TestForgottenLinks(t *testing.T) {
 	}
 }
 
-// TestForgottenAgain: a process forgets its next link, too, while another one's has not been replaced. Each request asks
-// it once over each link.
+// TestForgottenAgain: a process forgets its next link, too, while another one's has not been replaced. Each request
+// asks it once over each link.
 func TestForgottenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil, 1, 1)
@@ -265,10 +269,12 @@ func TestRequestsWaitForAFirstLink(t *testing.T) {
 			h.net.Silence(p.bind)
 			p.register(t)
 			known(t, h, 1)
-			for _, bound := range []time.Duration{6 * time.Second, 0} { // until the dial has failed, and not for the next ones
+			// until the dial has failed, and not for the next ones
+			for _, bound := range []time.Duration{6 * time.Second, 0} {
 				begun := time.Now()
 				_, _, err := h.ask(t.Context(), responseplane.Request{})
-				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
+				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker,
+					true)
 				if d := time.Since(begun); d > bound {
 					t.Errorf("told after %v, expected %v at most", d, bound)
 				}
@@ -380,7 +386,8 @@ func TestOnDemandPatience(t *testing.T) {
 				}
 				begun := time.Now()
 				_, _, err := h.ask(t.Context(), responseplane.Request{FirstRecordTimeout: first})
-				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
+				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker,
+					true)
 				if took := time.Since(begun); took != most {
 					t.Errorf("%d engines, first record in %v: %v after %v, want %v", engines, first, err, took, most)
 				}

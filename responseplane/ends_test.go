@@ -10,11 +10,13 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-var sentinels = []error{responseplane.ErrFailed, responseplane.ErrBusy, responseplane.ErrUnavailable, responseplane.ErrDeadline,
+var sentinels = []error{responseplane.ErrFailed, responseplane.ErrBusy, responseplane.ErrUnavailable,
+	responseplane.ErrDeadline,
 	responseplane.ErrLost, responseplane.ErrCanceled, responseplane.ErrProtocol}
 
 // wantEnd checks an end against its row of the contract: one sentinel and no other, kind, code, retryable.
-func wantEnd(t *testing.T, err error, sentinel error, kind responseplane.EndKind, code responseplane.Code, retryable bool) *responseplane.Error {
+func wantEnd(t *testing.T, err error, sentinel error, kind responseplane.EndKind, code responseplane.Code,
+	retryable bool) *responseplane.Error {
 	t.Helper()
 	var e *responseplane.Error
 	if !errors.As(err, &e) {
@@ -26,7 +28,8 @@ func wantEnd(t *testing.T, err error, sentinel error, kind responseplane.EndKind
 		}
 	}
 	if e.Kind != kind || e.Code != code || e.Retryable() != retryable {
-		t.Errorf("got kind %s, code %q, retryable %t; expected %s, %q, %t (%v)", e.Kind, e.Code, e.Retryable(), kind, code, retryable, err)
+		t.Errorf("got kind %s, code %q, retryable %t; expected %s, %q, %t (%v)", e.Kind, e.Code, e.Retryable(), kind,
+			code, retryable, err)
 	}
 	return e
 }
@@ -59,8 +62,10 @@ func TestEndsOfAWorker(t *testing.T) {
 			code      responseplane.Code
 			retryable bool
 		}{
-			{"complete", true, func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0, false},
-			{"complete without a record", false, func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0, false},
+			{"complete", true, func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0,
+				false},
+			{"complete without a record", false,
+				func(w *responseplane.Writer) error { return w.Complete([]byte("usage")) }, nil, 0, false},
 			{"complete, put", true, func(w *responseplane.Writer) error {
 				err := w.PutComplete([]byte("usage"))
 				w.Flush()
@@ -70,10 +75,12 @@ func TestEndsOfAWorker(t *testing.T) {
 				return w.Fail(responseplane.Failure{Text: "out of memory", Trailer: []byte("usage")})
 			}, responseplane.ErrFailed, responseplane.CodeInternal, false},
 			{"validation", false, func(w *responseplane.Writer) error {
-				return w.Fail(responseplane.Failure{Code: responseplane.CodeValidation, Text: "out of memory", Trailer: []byte("usage")})
+				return w.Fail(responseplane.Failure{Code: responseplane.CodeValidation, Text: "out of memory",
+					Trailer: []byte("usage")})
 			}, responseplane.ErrFailed, responseplane.CodeValidation, false},
 			{"not found", false, func(w *responseplane.Writer) error {
-				return w.Fail(responseplane.Failure{Code: responseplane.CodeNotFound, Text: "out of memory", Trailer: []byte("usage")})
+				return w.Fail(responseplane.Failure{Code: responseplane.CodeNotFound, Text: "out of memory",
+					Trailer: []byte("usage")})
 			}, responseplane.ErrFailed, responseplane.CodeNotFound, false},
 			{"failed retryable", false, func(w *responseplane.Writer) error {
 				return w.Fail(responseplane.Failure{Retryable: true, Text: "out of memory", Trailer: []byte("usage")})
@@ -110,7 +117,8 @@ func TestEndsOfAWorker(t *testing.T) {
 					}
 				} else {
 					e := wantEnd(t, err, c.sentinel, responseplane.EndFailed, c.code, c.retryable)
-					if e.Text != "out of memory" || string(e.Trailer) != "usage" || e.Records != records || e.Node != p.nodeID() || e.Plane == "" {
+					if e.Text != "out of memory" || string(e.Trailer) != "usage" || e.Records != records ||
+						e.Node != p.nodeID() || e.Plane == "" {
 						t.Errorf("the error says %+v", e)
 					}
 				}
@@ -243,13 +251,18 @@ func TestDeadlines(t *testing.T) {
 func TestLost(t *testing.T) {
 	onPlanes(t, func(t *testing.T, net network) {
 		for name, cut := range map[string]func(r *rig){
-			"worker closed":    func(r *rig) { _ = r.procs[0].worker.Close() },
-			"transport closed": func(r *rig) { _ = r.procs[0].evil.Close() }, // as a process that died: no GOAWAY, nobody listens
+			"worker closed": func(r *rig) { _ = r.procs[0].worker.Close() },
+			// as a process that died: no GOAWAY, nobody listens
+			"transport closed": func(r *rig) { _ = r.procs[0].evil.Close() },
 			"network cut":      func(r *rig) { r.gate.cut() },
 			"peer removed":     func(r *rig) { r.front.RemovePeer(r.procs[0].nodeID()) },
 		} {
 			t.Run(name, func(t *testing.T) {
-				r := newRig(t, net, rigConfig{worker: func(c *responseplane.WorkerConfig) { c.IdleTimeout, c.KeepAliveInterval = 2*time.Second, time.Second }})
+				r := newRig(t, net,
+					rigConfig{worker: func(c *responseplane.WorkerConfig) {
+						c.IdleTimeout,
+							c.KeepAliveInterval = 2*time.Second, time.Second
+					}})
 				p := r.procs[0]
 				res, _ := r.open(t, p)
 				silent := r.mint(t, p, responseplane.MintOptions{})
@@ -257,7 +270,8 @@ func TestLost(t *testing.T) {
 				wantEnd(t, next(t, res), responseplane.ErrLost, responseplane.EndLost, 0, false)
 				wantEnd(t, next(t, silent), responseplane.ErrLost, responseplane.EndLost, 0, true)
 				_, err := r.front.Mint(t.Context(), p.nodeID(), responseplane.MintOptions{})
-				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
+				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker,
+					true)
 				_ = p.worker.Close() // where the worker lives on it holds the stream for 15 s; that is the mux's test
 			})
 		}

@@ -43,8 +43,10 @@ const (
 	CodeTooLarge    Code = 21 // the request is larger than the delivery path takes
 )
 
-var codeNames = map[Code]string{CodeNone: "", CodeInternal: "internal", CodeValidation: "validation", CodeNotFound: "not_found", CodeBusy: "busy",
-	CodeDraining: "draining", CodeNoWorker: "no_worker", CodeUnsupported: "unsupported", CodeBadRequest: "bad_request", CodeTooLarge: "too_large"}
+var codeNames = map[Code]string{CodeNone: "", CodeInternal: "internal", CodeValidation: "validation",
+	CodeNotFound: "not_found", CodeBusy: "busy",
+	CodeDraining: "draining", CodeNoWorker: "no_worker", CodeUnsupported: "unsupported", CodeBadRequest: "bad_request",
+	CodeTooLarge: "too_large"}
 
 func (c Code) String() string {
 	if s, ok := codeNames[c]; ok {

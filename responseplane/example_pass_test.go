@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// A pass of the engine puts a token on each of many responses, and they arrive in one read. Their sinks are called one after
-// the other in one Pass, so what they write can be sent once, at the end of it.
+// A pass of the engine puts a token on each of many responses, and they arrive in one read. Their sinks are called one
+// after the other in one Pass, so what they write can be sent once, at the end of it.
 func ExampleResponse_OnPass() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

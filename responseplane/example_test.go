@@ -132,15 +132,16 @@ func ExampleFrontend_Open() {
 	// The worker process serves one worker and then says so in the registry. The handler must not block: it starts the
 	// work and answers.
 	record := discovery.Worker{ID: "engine-0", Models: []string{"tiny"}, Node: worker.Descriptor()}
-	service, err := worker.Serve(ctx, deliverer, record, func(req discovery.Request, w *responseplane.Writer) discovery.Reply {
-		go func() {
-			if err := w.Send(ctx, append([]byte("you said: "), req.Payload...)); err != nil {
-				return
-			}
-			_ = w.Complete(nil)
-		}()
-		return discovery.Reply{Answer: discovery.Accepted}
-	})
+	service, err := worker.Serve(ctx, deliverer, record,
+		func(req discovery.Request, w *responseplane.Writer) discovery.Reply {
+			go func() {
+				if err := w.Send(ctx, append([]byte("you said: "), req.Payload...)); err != nil {
+					return
+				}
+				_ = w.Complete(nil)
+			}()
+			return discovery.Reply{Answer: discovery.Accepted}
+		})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -367,7 +368,8 @@ func connect(cfg responseplane.FrontendConfig) (*responseplane.Frontend, *respon
 		log.Fatal(err)
 	}
 	workerPlane := network.Transport(workerID.ID)
-	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: workerID, Name: "worker-a", Transports: []transport.Transport{workerPlane}})
+	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: workerID, Name: "worker-a",
+		Transports: []transport.Transport{workerPlane}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func TestFollow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the new models", func() bool { return slices.Equal(r.front.Models(), []string{"huge", "other", model}) })
+		eventually(t, "the new models",
+			func() bool { return slices.Equal(r.front.Models(), []string{"huge", "other", model}) })
 		for range 5 {
 			if worker, _ := r.openOK(t, responseplane.Request{}); worker != first.id {
 				t.Errorf("model %s went to %s", model, worker)
@@ -137,8 +138,9 @@ func TestFollowAWorkerOnAnotherPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reg.Close()
-	rec := discovery.Worker{ID: "foreign", Models: []string{model, "huge"}, Node: discovery.Node{ID: identity(t).ID.String(), WireMin: 1, WireMax: 1,
-		Planes: []discovery.Plane{{Name: "rdma", Endpoints: []string{"127.0.0.1:1"}}}}}
+	rec := discovery.Worker{ID: "foreign", Models: []string{model, "huge"},
+		Node: discovery.Node{ID: identity(t).ID.String(), WireMin: 1, WireMax: 1,
+			Planes: []discovery.Plane{{Name: "rdma", Endpoints: []string{"127.0.0.1:1"}}}}}
 	if _, err := reg.Register(t.Context(), []discovery.Worker{rec}); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +164,8 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	id := identity(t)
 	tr := planes()[transport.PlaneTCP]()(t, id)
 	defer tr.Close()
-	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Transports: []transport.Transport{tr}})
+	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id,
+		Transports: []transport.Transport{tr}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,15 +311,19 @@ func TestBadConfig(t *testing.T) {
 	tr := planes()[transport.PlaneMemory]()(t, id)
 	defer tr.Close()
 	front := responseplane.FrontendConfig{Router: "astrology"}
-	if _, err := responseplane.NewFrontend(front); err == nil || !containsAll(err.Error(), "Identity", "Transports", "astrology", "least-loaded") {
+	if _, err := responseplane.NewFrontend(front); err == nil || !containsAll(err.Error(), "Identity", "Transports",
+		"astrology", "least-loaded") {
 		t.Errorf("got %v", err)
 	}
-	front = responseplane.FrontendConfig{Identity: id, Transports: []transport.Transport{tr}, Lanes: 17, StreamWindow: 1}
-	if _, err := responseplane.NewFrontend(front); err == nil || !containsAll(err.Error(), "Lanes is 17", "Window is 1") {
+	front = responseplane.FrontendConfig{Identity: id, Transports: []transport.Transport{tr}, Lanes: 17,
+		StreamWindow: 1}
+	if _, err := responseplane.NewFrontend(front); err == nil || !containsAll(err.Error(), "Lanes is 17",
+		"Window is 1") {
 		t.Errorf("got %v", err)
 	}
 	worker := responseplane.WorkerConfig{ServerEndpoints: 65}
-	if _, err := responseplane.NewWorker(worker); err == nil || !containsAll(err.Error(), "Identity", "Transports", "ServerEndpoints is 65") {
+	if _, err := responseplane.NewWorker(worker); err == nil || !containsAll(err.Error(), "Identity", "Transports",
+		"ServerEndpoints is 65") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,14 +40,15 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Frontend{cfg: cfg, recv: recv, requests: newRequests(time.Now), workers: make(map[string]*workerEntry), models: make(map[string]*pool),
-		nodes: make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
+	return &Frontend{cfg: cfg, recv: recv, requests: newRequests(time.Now), workers: make(map[string]*workerEntry),
+		models: make(map[string]*pool),
+		nodes:  make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
 }
 
-// AddPeer makes a worker process known by its descriptor, dials it in the background, and returns what Mint and AwaitPeer
-// call it. It fails when the descriptor does not hold, shares no plane with this Frontend, or has no address that this
-// host can dial; where the descriptor names a node, that is returned with the error too. Adding it again replaces its
-// addresses.
+// AddPeer makes a worker process known by its descriptor, dials it in the background, and returns what Mint and
+// AwaitPeer call it. It fails when the descriptor does not hold, shares no plane with this Frontend, or has no address
+// that this host can dial; where the descriptor names a node, that is returned with the error too. Adding it again
+// replaces its addresses.
 func (f *Frontend) AddPeer(d Descriptor) (NodeID, error) {
 	return f.addNode(d, "", func(n *nodeEntry, a *nodeAddress) {
 		for _, former := range n.addresses {
@@ -74,10 +75,10 @@ type PeerStatus = mux.PeerState
 // Peers describes all worker processes that are known.
 func (f *Frontend) Peers() []PeerStatus { return f.recv.Peers() }
 
-// Follow keeps workers and peers in step with a registry until ctx ends or the registry closes its watch. It blocks. The
-// open responses of a worker that leaves the registry go on. New ones go there only when no other worker is left, for at
-// most FrontendConfig.KeepVanished and while its link is up: a registry that lost its records for a moment is no reason to
-// turn requests away.
+// Follow keeps workers and peers in step with a registry until ctx ends or the registry closes its watch. It blocks.
+// The open responses of a worker that leaves the registry go on. New ones go there only when no other worker is left,
+// for at most FrontendConfig.KeepVanished and while its link is up: a registry that lost its records for a moment is no
+// reason to turn requests away.
 func (f *Frontend) Follow(ctx context.Context, reg discovery.Registry) error {
 	events, err := reg.Watch(ctx)
 	if err != nil {
@@ -113,17 +114,18 @@ func (f *Frontend) apply(e discovery.Event) {
 	case discovery.Delete:
 		f.dropWorker(e.Worker.ID)
 	case discovery.Invalid:
-		f.cfg.Logger.Error("a record in the registry does not hold; the last good one stays", "worker", e.Worker.ID, "error", e.Err)
+		f.cfg.Logger.Error("a record in the registry does not hold; the last good one stays", "worker", e.Worker.ID,
+			"error", e.Err)
 	}
 }
 
 // MintOptions are the time bounds of a response that is minted for an own request path; zero means none.
 type MintOptions = mux.MintOptions
 
-// Mint opens a response from a worker process for a request path of your own: put Response.Terms into the request, and the
-// worker's Attach finds its way back. Whatever goes wrong with the request, Close the response. ctx bounds the wait for a
-// link, and its deadline is the response's, as with Open, where o.TimeLeft is not sooner. It fails with an *Error (busy,
-// draining, no link), ErrClosed or ctx's error.
+// Mint opens a response from a worker process for a request path of your own: put Response.Terms into the request, and
+// the worker's Attach finds its way back. Whatever goes wrong with the request, Close the response. ctx bounds the wait
+// for a link, and its deadline is the response's, as with Open, where o.TimeLeft is not sooner. It fails with an *Error
+// (busy, draining, no link), ErrClosed or ctx's error.
 func (f *Frontend) Mint(ctx context.Context, node NodeID, o MintOptions) (*Response, error) {
 	if d, ok := ctx.Deadline(); ok {
 		if left := max(time.Until(d), time.Microsecond); o.TimeLeft <= 0 || left < o.TimeLeft {
@@ -137,15 +139,17 @@ func (f *Frontend) Mint(ctx context.Context, node NodeID, o MintOptions) (*Respo
 	return &Response{in: in, f: f, node: node, name: f.nodeName(node)}, nil
 }
 
-// Pending is a response of open terms that no worker has claimed yet. Always Close it, or the Response that Wait returns.
+// Pending is a response of open terms that no worker has claimed yet. Always Close it, or the Response that Wait
+// returns.
 type Pending struct {
 	f    *Frontend
 	open *mux.OpenStream
 }
 
 // MintOpen opens a response for a router that picks the worker after the request has left: put Pending.Terms into the
-// request; whichever worker gets it claims the response (Worker.Claim) while its engine prefills. The worker must have this
-// Frontend's link up, so add every worker process that may be picked. It fails with an *Error (busy, draining) or ErrClosed.
+// request; whichever worker gets it claims the response (Worker.Claim) while its engine prefills. The worker must have
+// this Frontend's link up, so add every worker process that may be picked. It fails with an *Error (busy, draining) or
+// ErrClosed.
 func (f *Frontend) MintOpen(o MintOptions) (*Pending, error) {
 	open, err := f.recv.MintOpen(o)
 	if err != nil {
@@ -206,7 +210,8 @@ type WorkerStatus struct {
 	Err       string   `json:"error,omitempty"`
 }
 
-// Workers describes all workers that are known, ordered by id, with those whose record has gone and that may still be used.
+// Workers describes all workers that are known, ordered by id, with those whose record has gone and that may still be
+// used.
 func (f *Frontend) Workers() []WorkerStatus {
 	peers := make(map[NodeID]mux.PeerState)
 	for _, p := range f.recv.Peers() {
@@ -219,7 +224,8 @@ func (f *Frontend) Workers() []WorkerStatus {
 		if !f.usable(w, now) {
 			continue // the next sweep takes it out
 		}
-		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Avoided: w.avoided(now),
+		st := WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name,
+			Avoided:  w.avoided(now),
 			Vanished: w.vanished.Load() != 0, Open: w.open.Load()}
 		p, ok := peers[w.node]
 		st.Reachable = ok && p.Up && !p.Draining
@@ -244,7 +250,8 @@ func (f *Frontend) Workers() []WorkerStatus {
 	return all
 }
 
-// Counts is how many workers are known and how many of them can be reached. Those whose record has gone are not counted.
+// Counts is how many workers are known and how many of them can be reached. Those whose record has gone are not
+// counted.
 func (f *Frontend) Counts() (known, reachable int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

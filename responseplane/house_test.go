@@ -126,7 +126,8 @@ func (p *housed) live(t *testing.T, hub *discoverymemory.Hub, engines int) {
 	}
 	p.records = nil
 	for i := range engines {
-		rec := discovery.Worker{ID: fmt.Sprintf("%s-%d", p.name, i), Models: []string{model}, Node: p.worker.Descriptor()}
+		rec := discovery.Worker{ID: fmt.Sprintf("%s-%d", p.name, i), Models: []string{model},
+			Node: p.worker.Descriptor()}
 		p.records = append(p.records, rec)
 		if _, err := p.worker.Serve(t.Context(), counting{p.del, p}, rec, p.serve); err != nil {
 			t.Fatal(err)

@@ -89,7 +89,8 @@ func (t *tracked) settle(err error) {
 func (t *tracked) info() RequestInfo {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := RequestInfo{ID: t.id, ClientID: t.client, Model: t.model, State: RequestRouting, Began: t.began, Ended: t.ended, Attempts: slices.Clone(t.attempts), Stream: t.left, Err: t.err}
+	i := RequestInfo{ID: t.id, ClientID: t.client, Model: t.model, State: RequestRouting, Began: t.began,
+		Ended: t.ended, Attempts: slices.Clone(t.attempts), Stream: t.left, Err: t.err}
 	if t.stream != nil {
 		s := t.stream.Inspect()
 		if s.End != nil {
@@ -175,7 +176,8 @@ func (q *requests) find(id string) []*tracked {
 	}
 	open, ended := q.all()
 	all := slices.DeleteFunc(append(open, ended...), func(t *tracked) bool { return t.id != id && t.client != id })
-	slices.SortStableFunc(all, func(a, b *tracked) int { return cmp.Or(b.began.Compare(a.began), cmp.Compare(a.id, b.id)) })
+	slices.SortStableFunc(all,
+		func(a, b *tracked) int { return cmp.Or(b.began.Compare(a.began), cmp.Compare(a.id, b.id)) })
 	return all
 }
 
@@ -191,8 +193,8 @@ func (q *requests) all() (open, ended []*tracked) {
 	return open, slices.Clone(q.ended[q.head:])
 }
 
-// Inspect describes a request of Open by its Request.ID, while it is open and for KeepEnded after its end, as long as no more than
-// MaxEnded ended after it. Of several requests with one id it is the newest.
+// Inspect describes a request of Open by its Request.ID, while it is open and for KeepEnded after its end, as long as
+// no more than MaxEnded ended after it. Of several requests with one id it is the newest.
 func (f *Frontend) Inspect(id string) (RequestInfo, bool) {
 	newest, n := f.Find(id, 1)
 	if n == 0 {
@@ -201,8 +203,8 @@ func (f *Frontend) Inspect(id string) (RequestInfo, bool) {
 	return newest[0], true
 }
 
-// Find is Inspect for all requests whose Request.ID or ClientID is id: it describes the newest, at most so many, the newest first, and says how
-// many there are.
+// Find is Inspect for all requests whose Request.ID or ClientID is id: it describes the newest, at most so many, the
+// newest first, and says how many there are.
 func (f *Frontend) Find(id string, most int) (newest []RequestInfo, n int) {
 	all := f.requests.find(id)
 	for _, t := range all[:min(max(most, 0), len(all))] {
@@ -222,8 +224,8 @@ type ProcessLoad struct {
 	// LongestWait is the age of the oldest of those, 0 when there is none.
 	LongestWait time.Duration
 	Streaming   int // open requests with records
-	// First counts the requests whose first record came, of those that are open or were kept after their end; MeanFirst is the mean time from
-	// the attempt to that record.
+	// First counts the requests whose first record came, of those that are open or were kept after their end; MeanFirst
+	// is the mean time from the attempt to that record.
 	First     int
 	MeanFirst time.Duration
 }
@@ -243,14 +245,15 @@ type Load struct {
 	Routing, Waiting, Streaming int
 	// Kept is how many ended requests can be looked at.
 	Kept int
-	// ITL is the median of the mean times between two records of a request, over all that have at least 2; 0 when there is none.
+	// ITL is the median of the mean times between two records of a request, over all that have at least 2; 0 when there
+	// is none.
 	ITL time.Duration
 	// Silent are the open requests that have been without a record for longest, the longest first.
 	Silent []RequestBrief
 }
 
-// Load describes all requests of Open that are open, and counts those that ended lately. It visits each once. silent is how many
-// single ones to name.
+// Load describes all requests of Open that are open, and counts those that ended lately. It visits each once. silent is
+// how many single ones to name.
 func (f *Frontend) Load(silent int) Load {
 	open, ended := f.requests.all()
 	now := f.requests.now()
@@ -345,7 +348,8 @@ func (s *loadSum) load(silent int) Load {
 		slices.Sort(s.itls)
 		s.ITL = s.itls[(n-1)/2]
 	}
-	slices.SortFunc(s.briefs, func(a, b RequestBrief) int { return cmp.Or(cmp.Compare(b.Silent, a.Silent), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(s.briefs,
+		func(a, b RequestBrief) int { return cmp.Or(cmp.Compare(b.Silent, a.Silent), cmp.Compare(a.ID, b.ID)) })
 	s.Silent = slices.Clone(s.briefs[:min(max(silent, 0), len(s.briefs))])
 	return s.Load
 }

@@ -34,9 +34,11 @@ func TestInspect(t *testing.T) {
 		w := r.procs[1].writer(t, "a")
 		eventually(t, "a request that waits for its first record", func() bool {
 			i, ok := r.front.Inspect("a")
-			return ok && i.State == responseplane.RequestWaiting && i.Stream != nil && i.Stream.Records == 0 && i.Ended.IsZero()
+			return ok && i.State == responseplane.RequestWaiting && i.Stream != nil && i.Stream.Records == 0 &&
+				i.Ended.IsZero()
 		})
-		if l := r.front.Load(5); l.Waiting != 1 || l.Streaming != 0 || len(l.Silent) != 1 || l.Silent[0].ID != "a" || l.Silent[0].Worker != "w1" || len(l.Processes) != 1 || l.Processes[0].LongestWait <= 0 {
+		if l := r.front.Load(5); l.Waiting != 1 || l.Streaming != 0 || len(l.Silent) != 1 || l.Silent[0].ID != "a" ||
+			l.Silent[0].Worker != "w1" || len(l.Processes) != 1 || l.Processes[0].LongestWait <= 0 {
 			t.Errorf("while it waits: %+v", l)
 		}
 		send := func(w *responseplane.Writer) {
@@ -54,16 +56,19 @@ func TestInspect(t *testing.T) {
 		retried := 0
 		for _, id := range []string{"a", "b"} {
 			i, ok := r.front.Inspect(id)
-			if !ok || i.ID != id || i.Model != model || i.State != responseplane.RequestStreaming || i.Err != nil || i.Stream.State != "live" || i.Stream.Records != 1 {
+			if !ok || i.ID != id || i.Model != model || i.State != responseplane.RequestStreaming || i.Err != nil ||
+				i.Stream.State != "live" || i.Stream.Records != 1 {
 				t.Fatalf("%s: %+v", id, i)
 			}
 			last := i.Attempts[len(i.Attempts)-1]
-			if last.Worker != "w1" || last.Name != "process-w1" || last.Err != nil || last.Node != r.procs[1].nodeID() || i.Stream.Node != last.Node {
+			if last.Worker != "w1" || last.Name != "process-w1" || last.Err != nil ||
+				last.Node != r.procs[1].nodeID() || i.Stream.Node != last.Node {
 				t.Errorf("%s: %+v", id, i.Attempts)
 			}
 			if len(i.Attempts) == 2 {
 				retried++
-				if first := i.Attempts[0]; first.Worker != "w0" || !errors.Is(first.Err, responseplane.ErrBusy) || first.Began.After(last.Began) {
+				if first := i.Attempts[0]; first.Worker != "w0" || !errors.Is(first.Err, responseplane.ErrBusy) ||
+					first.Began.After(last.Began) {
 					t.Errorf("%s: %+v", id, first)
 				}
 			}
@@ -84,7 +89,8 @@ func TestInspect(t *testing.T) {
 		_ = responses[0].Close()
 		_ = responses[0].Close()
 		i, ok := r.front.Inspect("a")
-		if !ok || i.State != responseplane.RequestEnded || i.Ended.IsZero() || i.Stream.End == nil || responseplane.EndKind(i.Stream.End.Type) != responseplane.EndComplete ||
+		if !ok || i.State != responseplane.RequestEnded || i.Ended.IsZero() || i.Stream.End == nil ||
+			responseplane.EndKind(i.Stream.End.Type) != responseplane.EndComplete ||
 			i.Stream.End.Trailer != nil || i.Stream.Records != 2 {
 			t.Errorf("after its end: %+v", i)
 		}
@@ -98,11 +104,14 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%+v", live)
 		}
 		_ = responses[1].Close() // kills it
-		if i, _ := r.front.Inspect("b"); i.Stream.End == nil || responseplane.EndKind(i.Stream.End.Type) != responseplane.EndKilled || i.State != responseplane.RequestEnded {
+		if i, _ := r.front.Inspect("b"); i.Stream.End == nil ||
+			responseplane.EndKind(i.Stream.End.Type) != responseplane.EndKilled ||
+			i.State != responseplane.RequestEnded {
 			t.Errorf("killed: %+v", i)
 		}
 		l := r.front.Load(5)
-		if l.Waiting+l.Streaming+l.Routing != 0 || l.Kept != 2 || len(l.Processes) != 1 || l.Processes[0].First != 2 || l.Processes[0].MeanFirst <= 0 || l.ITL <= 0 || l.ITL > time.Minute {
+		if l.Waiting+l.Streaming+l.Routing != 0 || l.Kept != 2 || len(l.Processes) != 1 || l.Processes[0].First != 2 ||
+			l.Processes[0].MeanFirst <= 0 || l.ITL <= 0 || l.ITL > time.Minute {
 			t.Errorf("in the end: %+v", l)
 		}
 	})
@@ -118,7 +127,8 @@ func TestInspectFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		i, ok := r.front.Inspect("x")
-		if !ok || i.State != responseplane.RequestEnded || !errors.Is(i.Err, responseplane.ErrBusy) || len(i.Attempts) != 2 || i.Stream == nil || i.Stream.End == nil {
+		if !ok || i.State != responseplane.RequestEnded || !errors.Is(i.Err, responseplane.ErrBusy) ||
+			len(i.Attempts) != 2 || i.Stream == nil || i.Stream.End == nil {
 			t.Errorf("%+v", i)
 		}
 		if _, err := r.front.Open(t.Context(), responseplane.Request{ID: "y", Model: "unknown"}); err == nil {

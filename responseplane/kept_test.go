@@ -49,7 +49,8 @@ func TestAllOfAnIDAreFound(t *testing.T) {
 			}
 		}
 		f := &Frontend{requests: q}
-		if newest, n := f.Find("same", 2); n != 3 || len(newest) != 2 || newest[0].ID != "same" || newest[1].ID != "2" || newest[1].ClientID != "same" {
+		if newest, n := f.Find("same", 2); n != 3 || len(newest) != 2 || newest[0].ID != "same" ||
+			newest[1].ID != "2" || newest[1].ClientID != "same" {
 			t.Errorf("%d: %+v", n, newest)
 		}
 		if i, ok := f.Inspect("same"); !ok || i.ID != "same" {

@@ -62,8 +62,9 @@ func TestLogOfBadRecords(t *testing.T) {
 	var log logBuffer
 	id := identity(t)
 	tr := memory.NewNetwork(memory.Config{}).Transport(id.ID)
-	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Transports: []transport.Transport{tr},
-		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id,
+		Transports: []transport.Transport{tr},
+		Logger:     slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +90,9 @@ func TestLogOfBadLanes(t *testing.T) {
 	id := identity(t)
 	n := memory.NewNetwork(memory.Config{})
 	tr, stranger := n.Transport(id.ID), n.Transport(identity(t).ID)
-	w, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Transports: []transport.Transport{tr}, BindAddr: "127.0.0.1:0",
-		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Transports: []transport.Transport{tr},
+		BindAddr: "127.0.0.1:0",
+		Logger:   slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

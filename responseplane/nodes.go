@@ -18,8 +18,8 @@ type nodeEntry struct {
 	workers int
 	manual  bool      // added by AddPeer
 	unused  time.Time // since when no worker names it
-	// addresses are where it is said to be, the latest first. There is one unless its records disagree. When nobody names the
-	// process any more the last one stays.
+	// addresses are where it is said to be, the latest first. There is one unless its records disagree. When nobody
+	// names the process any more the last one stays.
 	addresses []*nodeAddress
 	disputed  bool // the records disagree, and that was logged
 	// avoid is until when workers of other processes are preferred, in unix nanoseconds.
@@ -84,9 +84,9 @@ func (n *nodeEntry) peer() mux.Peer {
 	return p
 }
 
-// addNode makes a process known to the mux and has note called on its entry and on that of the addresses, with the lock held.
-// A process that shares no plane, or has no address that can be dialled, is entered, too; that is the error then. record is
-// what says all this, "" = nobody's.
+// addNode makes a process known to the mux and has note called on its entry and on that of the addresses, with the lock
+// held. A process that shares no plane, or has no address that can be dialled, is entered, too; that is the error then.
+// record is what says all this, "" = nobody's.
 func (f *Frontend) addNode(d Descriptor, record string, note func(*nodeEntry, *nodeAddress)) (NodeID, error) {
 	if err := d.Validate(); err != nil {
 		return NodeID{}, err
@@ -119,14 +119,15 @@ func (f *Frontend) addNode(d Descriptor, record string, note func(*nodeEntry, *n
 	}
 	f.mu.Unlock()
 	if other != nil {
-		f.cfg.Logger.Warn("two records of one process name different addresses; each is tried until one answers", "node", id, "name", d.Name,
+		f.cfg.Logger.Warn("two records of one process name different addresses; each is tried until one answers",
+			"node", id, "name", d.Name,
 			"worker", record, "planes", a.d.Planes, "other_worker", other.record, "other_planes", other.d.Planes)
 	}
 	return id, err
 }
 
-// releaseLocked says that a worker's record no longer names its process and where it is, and whether none does. The lock is
-// held.
+// releaseLocked says that a worker's record no longer names its process and where it is, and whether none does. The
+// lock is held.
 func (f *Frontend) releaseLocked(w *workerEntry) (last bool) {
 	n := w.holds
 	if n == nil {
@@ -148,8 +149,9 @@ func (f *Frontend) releaseLocked(w *workerEntry) (last bool) {
 
 const (
 	reapEvery = time.Second
-	// reapAfter is how long a process that no worker names is kept, with its link: a registry may only have lost it for a
-	// moment. One that is dialled in vain then goes after reapUnlinked already: a record that comes back makes it new.
+	// reapAfter is how long a process that no worker names is kept, with its link: a registry may only have lost it for
+	// a moment. One that is dialled in vain then goes after reapUnlinked already: a record that comes back makes it
+	// new.
 	reapAfter    = time.Minute
 	reapUnlinked = 2 * time.Second
 )

@@ -21,8 +21,8 @@ type Request struct {
 	Worker  string
 	Payload []byte
 	Header  map[string]string // carried along; may be nil
-	// FirstRecordTimeout and InactivityTimeout bound the wait for the first record (of each attempt) and between records,
-	// exact to a quarter of a second; 0 = none. The deadline of Open's ctx bounds the whole response.
+	// FirstRecordTimeout and InactivityTimeout bound the wait for the first record (of each attempt) and between
+	// records, exact to a quarter of a second; 0 = none. The deadline of Open's ctx bounds the whole response.
 	FirstRecordTimeout time.Duration
 	InactivityTimeout  time.Duration
 	Trace              *OpenTrace // told of the steps of Open; may be nil
@@ -35,10 +35,12 @@ type Request struct {
 // heard. Where no worker can be reached and a link is about to come, the request waits for it, as long as its first
 // record and a link may take; that costs none of the RetryLimit. The error is an *Error, or ctx's.
 //
-// A response that completed without a record, and one that failed after its first record, are returned without an error.
+// A response that completed without a record, and one that failed after its first record, are returned without an
+// error.
 func (f *Frontend) Open(ctx context.Context, req Request) (*Response, error) {
 	if f.cfg.Deliverer == nil {
-		return nil, errors.New("responseplane: Open needs FrontendConfig.Deliverer; with a request path of your own use Mint")
+		return nil,
+			errors.New("responseplane: Open needs FrontendConfig.Deliverer; with a request path of your own use Mint")
 	}
 	t := f.requests.begin(&req)
 	r, err := f.open(ctx, req, t)
@@ -98,7 +100,8 @@ func (f *Frontend) open(ctx context.Context, req Request, t *tracked) (*Response
 		failed.why = why
 		h[len(h)-1] = failed
 		f.blame(w, why, req.ID, err)
-		if !f.ofLink(why) || why == reasonNoLink && !f.stands(failed) { // a link that is there and fails may do so for ever
+		// a link that is there and fails may do so for ever
+		if !f.ofLink(why) || why == reasonNoLink && !f.stands(failed) {
 			if spent >= f.cfg.RetryLimit {
 				return nil, err
 			}
@@ -192,7 +195,8 @@ func (r *Response) first(ctx context.Context, elsewhere func() bool) error {
 func (f *Frontend) deliver(ctx context.Context, w *workerEntry, r *Response, req Request) error {
 	actx, cancel := context.WithTimeout(ctx, f.cfg.AckTimeout)
 	defer cancel()
-	reply, err := f.cfg.Deliverer.Deliver(actx, w.rec.ID, discovery.Request{ID: req.ID, Terms: r.Terms(), Payload: req.Payload, Header: req.Header})
+	reply, err := f.cfg.Deliverer.Deliver(actx, w.rec.ID, discovery.Request{ID: req.ID, Terms: r.Terms(),
+		Payload: req.Payload, Header: req.Header})
 	if err != nil {
 		if r.in.Opened() {
 			return nil
@@ -229,8 +233,8 @@ func (f *Frontend) asDelivery(ctx context.Context, w *workerEntry, err error) er
 }
 
 // pick chooses a worker for the next attempt: on another node than those that failed it, where there is one, and none
-// twice, unless there is only one. One that has to be dialled first is for a request that may still wait for a link: left
-// says how long.
+// twice, unless there is only one. One that has to be dialled first is for a request that may still wait for a link:
+// left says how long.
 func (f *Frontend) pick(req Request, h tries, left time.Duration) (*workerEntry, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

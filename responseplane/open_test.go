@@ -63,7 +63,8 @@ func TestOpenRefused(t *testing.T) {
 		}{
 			{discovery.Busy, responseplane.ErrBusy, responseplane.CodeBusy, true, 2},
 			{discovery.Draining, responseplane.ErrUnavailable, responseplane.CodeDraining, true, 2},
-			{discovery.Stale, responseplane.ErrUnavailable, responseplane.CodeNoWorker, true, 1}, // one link is not asked twice
+			// one link is not asked twice
+			{discovery.Stale, responseplane.ErrUnavailable, responseplane.CodeNoWorker, true, 1},
 			{discovery.Unsupported, responseplane.ErrUnavailable, responseplane.CodeUnsupported, false, 1},
 			{discovery.BadRequest, responseplane.ErrFailed, responseplane.CodeBadRequest, false, 1},
 		} {
@@ -122,7 +123,8 @@ func TestOpenRefused(t *testing.T) {
 		t.Run("unknown", func(t *testing.T) {
 			for _, req := range []responseplane.Request{{Model: "huge"}, {Model: model, Worker: "w9"}} {
 				_, err := r.front.Open(t.Context(), req)
-				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
+				wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker,
+					true)
 				if name := req.Model + req.Worker; !strings.Contains(err.Error(), strings.TrimPrefix(name, model)) {
 					t.Errorf("the error does not name %q: %v", name, err)
 				}
@@ -142,7 +144,8 @@ func TestOpenRetries(t *testing.T) {
 				worker, retries := r.openOK(t, responseplane.Request{ID: id})
 				_, asked := r.procs[0].seen.Load(id)
 				if worker != "w1" || asked != (retries == 1) {
-					t.Errorf("%s: served by %s after %d retries, the busy one was asked: %t", id, worker, retries, asked)
+					t.Errorf("%s: served by %s after %d retries, the busy one was asked: %t", id, worker, retries,
+						asked)
 				}
 			}
 			if r.procs[0].count.Load() == 0 {
@@ -169,17 +172,22 @@ func TestOpenRetries(t *testing.T) {
 			if st, _ := r.status(mute.id); st.Avoided != (retried > 0) {
 				t.Errorf("%d retries, avoided: %t", retried, st.Avoided)
 			}
-			if _, err := r.front.Open(t.Context(), responseplane.Request{Worker: mute.id}); !errors.Is(err, discovery.ErrNoResponders) {
+			if _, err := r.front.Open(t.Context(), responseplane.Request{Worker: mute.id}); !errors.Is(err,
+				discovery.ErrNoResponders) {
 				t.Errorf("asked for by name: %v, expected the cause ErrNoResponders", err)
 			}
 		})
 		t.Run("no first record", func(t *testing.T) {
-			r := newRig(t, net, rigConfig{workers: 2, front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.AvoidFor = time.Hour }})
+			r := newRig(t, net,
+				rigConfig{workers: 2,
+					front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.AvoidFor = time.Hour }})
 			r.procs[0].accept() // acknowledges and never answers
 			var slow string
 			for i := 0; slow == ""; i++ { // the router may begin with either
 				id := fmt.Sprintf("slow-%d", i)
-				if worker, retries := r.openOK(t, responseplane.Request{ID: id, FirstRecordTimeout: 2 * time.Second}); worker != "w1" {
+				if worker,
+					retries := r.openOK(t, responseplane.Request{ID: id,
+					FirstRecordTimeout: 2 * time.Second}); worker != "w1" {
 					t.Fatalf("served by %s", worker)
 				} else if retries == 1 {
 					slow = id
@@ -200,7 +208,9 @@ func TestOpenRetries(t *testing.T) {
 			}
 		})
 		t.Run("no acknowledgement", func(t *testing.T) {
-			r := newRig(t, net, rigConfig{workers: 2, front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.AckTimeout = 2 * time.Second }})
+			r := newRig(t, net,
+				rigConfig{workers: 2,
+					front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.AckTimeout = 2 * time.Second }})
 			release := make(chan struct{})
 			r.procs[0].onRequest(func(discovery.Request, *responseplane.Writer) discovery.Reply {
 				<-release
@@ -212,7 +222,8 @@ func TestOpenRetries(t *testing.T) {
 			close(release)
 		})
 		t.Run("an OPEN is an acknowledgement", func(t *testing.T) {
-			r := newRig(t, net, rigConfig{front: func(c *responseplane.FrontendConfig) { c.AckTimeout = 2 * time.Second }})
+			r := newRig(t, net,
+				rigConfig{front: func(c *responseplane.FrontendConfig) { c.AckTimeout = 2 * time.Second }})
 			release := make(chan struct{})
 			r.procs[0].onRequest(func(_ discovery.Request, w *responseplane.Writer) discovery.Reply {
 				_ = w.TrySend([]byte("token"))
@@ -250,7 +261,8 @@ func TestOpenRetries(t *testing.T) {
 		})
 		t.Run("bounded", func(t *testing.T) {
 			for limit, attempts := range map[int]int64{-1: 1, 1: 2, 2: 3, 9: 4} {
-				r := newRig(t, net, rigConfig{workers: 4, front: func(c *responseplane.FrontendConfig) { c.RetryLimit = limit }})
+				r := newRig(t, net,
+					rigConfig{workers: 4, front: func(c *responseplane.FrontendConfig) { c.RetryLimit = limit }})
 				for _, p := range r.procs {
 					p.answer(discovery.Busy)
 				}
@@ -287,7 +299,8 @@ func TestOpenNeverRetriesAfterTheFirstRecord(t *testing.T) {
 		if rec, err := res.Next(t.Context()); err != nil || string(rec) != "token" {
 			t.Fatalf("got %q, %v", rec, err)
 		}
-		e := wantEnd(t, next(t, res), responseplane.ErrFailed, responseplane.EndFailed, responseplane.CodeInternal, false)
+		e := wantEnd(t, next(t, res), responseplane.ErrFailed, responseplane.EndFailed, responseplane.CodeInternal,
+			false)
 		if e.Records != 1 || e.Worker != res.Worker() {
 			t.Errorf("the error says %+v", e)
 		}
@@ -340,7 +353,8 @@ func TestOpenInactivity(t *testing.T) {
 			_ = w.TrySend([]byte("token"))
 			return discovery.Reply{Answer: discovery.Accepted}
 		})
-		res, err := r.front.Open(t.Context(), responseplane.Request{ID: "stuck", Model: model, InactivityTimeout: 20 * time.Millisecond})
+		res, err := r.front.Open(t.Context(), responseplane.Request{ID: "stuck", Model: model,
+			InactivityTimeout: 20 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

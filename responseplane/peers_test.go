@@ -13,8 +13,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// TestAddAndRemoveRace: a peer that is added, put by a registry and removed by several at once is there or not, and nothing
-// breaks.
+// TestAddAndRemoveRace: a peer that is added, put by a registry and removed by several at once is there or not, and
+// nothing breaks.
 func TestAddAndRemoveRace(t *testing.T) {
 	r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{})
 	p := r.procs[0]

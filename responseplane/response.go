@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/mux"
 )
 
-// Response is one response at the frontend. One goroutine at a time may call Next or NextBatch; the rest may be called by
-// any. Always Close it.
+// Response is one response at the frontend. One goroutine at a time may call Next or NextBatch; the rest may be called
+// by any. Always Close it.
 type Response struct {
 	in      *mux.InStream
 	f       *Frontend
@@ -51,8 +51,8 @@ func (r *Response) Lane() (plane string, lane int) { return r.in.Lane() }
 func (r *Response) Retries() int { return r.retries }
 
 // Next returns the next record, waiting for it. It is valid until the next call. io.EOF follows the last record of a
-// complete response and of no other; every other end is an *Error. A ctx that ends returns its error and changes nothing:
-// Stop, Kill or Close the response then. For a response with a sink see NextBatch.
+// complete response and of no other; every other end is an *Error. A ctx that ends returns its error and changes
+// nothing: Stop, Kill or Close the response then. For a response with a sink see NextBatch.
 func (r *Response) Next(ctx context.Context) ([]byte, error) {
 	rec, err := r.in.Next(ctx)
 	if rec == nil && err == nil {
@@ -61,9 +61,9 @@ func (r *Response) Next(ctx context.Context) ([]byte, error) {
 	return rec, r.wrap(err)
 }
 
-// NextBatch returns all records that are ready, at least one, waiting when there is none: one wake for all of them. They
-// are valid until the next call. With OnRecords it does not wait: ErrSinkTakes says that all that the sink left is read
-// and that the sink has the response again.
+// NextBatch returns all records that are ready, at least one, waiting when there is none: one wake for all of them.
+// They are valid until the next call. With OnRecords it does not wait: ErrSinkTakes says that all that the sink left is
+// read and that the sink has the response again.
 func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 	batch, err := r.in.NextBatch(ctx)
 	if len(batch) == 0 && err == nil {
@@ -75,8 +75,8 @@ func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 // OnRecords has the records given to sink, on the lane's reader, as they come: no goroutine is woken for them. sink is
 // called once per read, in order, never twice at a time; records are valid during the call; it must not wait. The last
 // call has the end: err is io.EOF for a complete response, else an *Error; before, it is nil. If sink returns false
-// ("not now") the records stay, and NextBatch gives them and all later ones until it finds nothing. Set it before the terms
-// are sent; a response of Open has a record already, which NextBatch gives.
+// ("not now") the records stay, and NextBatch gives them and all later ones until it finds nothing. Set it before the
+// terms are sent; a response of Open has a record already, which NextBatch gives.
 func (r *Response) OnRecords(sink func(records [][]byte, err error) bool) {
 	r.in.OnRecords(sink, r.ended)
 }
@@ -127,13 +127,15 @@ func (r *Response) ended(end *mux.End) error {
 	}
 	plane, lane := r.in.Lane()
 	err := fromEnd(end, r.Worker(), r.node, plane, lane)
-	if why, bad := r.workersFault(end); bad && r.worker != nil && end.Records > 0 && r.blamed.CompareAndSwap(false, true) {
+	if why, bad := r.workersFault(end); bad && r.worker != nil && end.Records > 0 && r.blamed.CompareAndSwap(false,
+		true) {
 		r.f.blame(r.worker, why, r.request, err)
 	}
 	return err
 }
 
-// workersFault says whether a response that had records ended in a way that speaks against its worker. A request's own deadline does not.
+// workersFault says whether a response that had records ended in a way that speaks against its worker. A request's own
+// deadline does not.
 func (r *Response) workersFault(end *mux.End) (why reason, bad bool) {
 	switch end.Type {
 	case mux.EndLost, mux.EndProtocol:

@@ -25,7 +25,8 @@ const (
 	reasons
 )
 
-var reasonNames = [reasons]string{"busy", "draining", "stale", "no_responders", "no_ack", "delivery_down", "no_link", "first_record_timeout", "lost", "failed"}
+var reasonNames = [reasons]string{"busy", "draining", "stale", "no_responders", "no_ack", "delivery_down", "no_link",
+	"first_record_timeout", "lost", "failed"}
 
 // retryReason sorts an error of an attempt that is worth another one.
 func retryReason(e *Error) reason {

@@ -12,8 +12,8 @@ import (
 // that is lost says so. The same goes for a link that is only being made: to a worker that is new, or that has
 // forgotten the former one because this process was stopped or cut off for long.
 
-// patience is how long a request may wait, in all, for links that are down: as long as such a link has to come back, and no
-// longer than the first record may take.
+// patience is how long a request may wait, in all, for links that are down: as long as such a link has to come back,
+// and no longer than the first record may take.
 func (f *Frontend) patience(req Request) time.Duration {
 	left := f.cfg.ResumeTimeout
 	if left == 0 {
@@ -28,8 +28,8 @@ func (f *Frontend) patience(req Request) time.Duration {
 // lookAround is how long a request waits for one link before it looks whether another one has come.
 const lookAround = 250 * time.Millisecond
 
-// awaitReturn waits for the link of a worker that would take the request if it could be reached, and returns that worker. It
-// returns nil when there is none, when the time is up, and when ctx ends.
+// awaitReturn waits for the link of a worker that would take the request if it could be reached, and returns that
+// worker. It returns nil when there is none, when the time is up, and when ctx ends.
 func (f *Frontend) awaitReturn(ctx context.Context, req Request, h *tries, left *time.Duration) *workerEntry {
 	for *left > 0 && ctx.Err() == nil {
 		w := f.mayReturn(req, *h)

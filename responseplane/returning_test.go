@@ -29,7 +29,8 @@ type twoWays struct {
 // newTwoWays must be called in a bubble, where nothing takes time that need not.
 func newTwoWays(t *testing.T, workers int, resume time.Duration) *twoWays {
 	t.Helper()
-	w := &twoWays{fast: memory.NewNetwork(memory.Config{Plane: "fast"}), safe: memory.NewNetwork(memory.Config{Plane: "safe"}),
+	w := &twoWays{fast: memory.NewNetwork(memory.Config{Plane: "fast"}),
+		safe:      memory.NewNetwork(memory.Config{Plane: "safe"}),
 		endpoints: map[string][]string{}, handled: map[string]int{}}
 	hub, err := discoverymemory.New(discoverymemory.Config{})
 	if err != nil {
@@ -48,7 +49,8 @@ func newTwoWays(t *testing.T, workers int, resume time.Duration) *twoWays {
 	}
 	id := identity(t)
 	planes := both(id)
-	if w.front, err = responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "front", Transports: planes, Deliverer: deliverer, ResumeTimeout: resume,
+	if w.front, err = responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "front",
+		Transports: planes, Deliverer: deliverer, ResumeTimeout: resume,
 		Router: responseplane.RouterRoundRobin}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +71,13 @@ func newTwoWays(t *testing.T, workers int, resume time.Duration) *twoWays {
 }
 
 // startWorker starts a process whose worker answers each request with one token.
-func (w *twoWays) startWorker(t *testing.T, name string, both func(*transport.Identity) []transport.Transport, hub *discoverymemory.Hub) {
+func (w *twoWays) startWorker(t *testing.T, name string, both func(*transport.Identity) []transport.Transport,
+	hub *discoverymemory.Hub) {
 	t.Helper()
 	id := identity(t)
 	planes := both(id)
-	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Name: "process-" + name, Transports: planes, BindAddr: "worker:0", ServerEndpoints: 2})
+	worker, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Name: "process-" + name,
+		Transports: planes, BindAddr: "worker:0", ServerEndpoints: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,15 +100,16 @@ func (w *twoWays) startWorker(t *testing.T, name string, both func(*transport.Id
 		w.endpoints[p.Name] = append(w.endpoints[p.Name], p.Endpoints...)
 	}
 	rec := discovery.Worker{ID: name, Models: []string{model}, Node: worker.Descriptor()}
-	if _, err := worker.Serve(t.Context(), deliverer, rec, func(_ discovery.Request, out *responseplane.Writer) discovery.Reply {
-		w.mu.Lock()
-		w.handled[name]++
-		w.mu.Unlock()
-		if out.TrySend([]byte("token")) == nil {
-			_ = out.Complete(nil)
-		}
-		return discovery.Reply{Answer: discovery.Accepted}
-	}); err != nil {
+	if _, err := worker.Serve(t.Context(), deliverer, rec,
+		func(_ discovery.Request, out *responseplane.Writer) discovery.Reply {
+			w.mu.Lock()
+			w.handled[name]++
+			w.mu.Unlock()
+			if out.TrySend([]byte("token")) == nil {
+				_ = out.Complete(nil)
+			}
+			return discovery.Reply{Answer: discovery.Accepted}
+		}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := registry.Register(t.Context(), []discovery.Worker{rec}); err != nil {
@@ -138,8 +143,8 @@ func (w *twoWays) ask(ctx context.Context, req responseplane.Request) (retries i
 	return r.Retries(), nil
 }
 
-// TestRequestsWaitForALinkThatReturns: all of the plane that a link is on is blocked. A request each 100 ms, before that is noticed,
-// while no lane is up and after it, is answered, at the first attempt and by one run.
+// TestRequestsWaitForALinkThatReturns: all of the plane that a link is on is blocked. A request each 100 ms, before
+// that is noticed, while no lane is up and after it, is answered, at the first attempt and by one run.
 func TestRequestsWaitForALinkThatReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTwoWays(t, 1, 0)
@@ -178,8 +183,8 @@ func TestRequestsWaitForALinkThatReturns(t *testing.T) {
 	})
 }
 
-// TestRequestsDoNotWaitForEver: a link that does not come back is given up after ResumeTimeout, or when the first record is
-// due, or when the caller goes; and a process that is known to be dead is not waited for.
+// TestRequestsDoNotWaitForEver: a link that does not come back is given up after ResumeTimeout, or when the first
+// record is due, or when the caller goes; and a process that is known to be dead is not waited for.
 func TestRequestsDoNotWaitForEver(t *testing.T) {
 	const resume = 8 * time.Second
 	for _, c := range []struct {
@@ -196,7 +201,8 @@ func TestRequestsDoNotWaitForEver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newTwoWays(t, 1, resume)
-				first, err := w.front.Mint(t.Context(), w.node(), responseplane.MintOptions{}) // so that the lanes are watched each second
+				// so that the lanes are watched each second
+				first, err := w.front.Mint(t.Context(), w.node(), responseplane.MintOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +226,8 @@ func TestRequestsDoNotWaitForEver(t *testing.T) {
 				}
 				eventually(t, "the link is lost", func() bool { return w.front.Stats().Links == 0 })
 				begun = time.Now()
-				if _, err := w.ask(t.Context(), responseplane.Request{}); !errors.Is(err, responseplane.ErrUnavailable) || time.Since(begun) != 0 {
+				if _, err := w.ask(t.Context(), responseplane.Request{}); !errors.Is(err,
+					responseplane.ErrUnavailable) || time.Since(begun) != 0 {
 					t.Errorf("after the link was lost: %v after %v", err, time.Since(begun))
 				}
 			})

@@ -112,8 +112,9 @@ func newRig(t *testing.T, net network, cfg rigConfig) *rig {
 	id := identity(t)
 	r.gate = &gate{Transport: net(t, id)}
 	front := responseplane.FrontendConfig{
-		Identity: id, Name: "front", Transports: []transport.Transport{r.gate}, Deliverer: deliverer, ResumeTimeout: time.Second,
-		KeepVanished: -1, // TestVanished is about it
+		Identity: id, Name: "front", Transports: []transport.Transport{r.gate}, Deliverer: deliverer,
+		ResumeTimeout: time.Second,
+		KeepVanished:  -1, // TestVanished is about it
 	}
 	if cfg.front != nil {
 		cfg.front(&front)
@@ -157,7 +158,8 @@ func (r *rig) unregistered(t *testing.T, cfg rigConfig) *process {
 	id := identity(t)
 	p.evil = &evil{Transport: r.net(t, id)}
 	wc := responseplane.WorkerConfig{
-		Identity: id, Name: "process-" + p.id, Transports: []transport.Transport{p.evil}, BindAddr: "127.0.0.1:0", ServerEndpoints: 2,
+		Identity: id, Name: "process-" + p.id, Transports: []transport.Transport{p.evil}, BindAddr: "127.0.0.1:0",
+		ServerEndpoints: 2,
 	}
 	if cfg.worker != nil {
 		cfg.worker(&wc)
@@ -214,11 +216,12 @@ func (p *process) answer(a discovery.Answer) {
 func (p *process) serve(t *testing.T) {
 	t.Helper()
 	var err error
-	p.service, err = p.worker.Serve(t.Context(), p.del, p.record(), func(req discovery.Request, w *responseplane.Writer) discovery.Reply {
-		p.count.Add(1)
-		p.seen.Store(req.ID, w)
-		return (*p.handle.Load())(req, w)
-	})
+	p.service, err = p.worker.Serve(t.Context(), p.del, p.record(),
+		func(req discovery.Request, w *responseplane.Writer) discovery.Reply {
+			p.count.Add(1)
+			p.seen.Store(req.ID, w)
+			return (*p.handle.Load())(req, w)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +318,10 @@ func checkZero(t *testing.T, name string, st responseplane.Stats) {
 	if ended != st.StreamsOpened {
 		t.Errorf("%s: %d streams were opened and %d ended: %v", name, st.StreamsOpened, ended, st.StreamsEnded)
 	}
-	if st.OpenStreams != 0 || st.ClosingSlots != 0 || st.LogBytes != 0 || st.CommittedBytes != 0 || st.BufferedBytes != 0 || st.Links != 0 {
-		t.Errorf("%s after Close: open %d, closing %d, replay %d, committed %d, buffered %d, links %d; expected zeros", name,
+	if st.OpenStreams != 0 || st.ClosingSlots != 0 || st.LogBytes != 0 || st.CommittedBytes != 0 ||
+		st.BufferedBytes != 0 || st.Links != 0 {
+		t.Errorf("%s after Close: open %d, closing %d, replay %d, committed %d, buffered %d, links %d; expected zeros",
+			name,
 			st.OpenStreams, st.ClosingSlots, st.LogBytes, st.CommittedBytes, st.BufferedBytes, st.Links)
 	}
 }

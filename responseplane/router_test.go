@@ -25,9 +25,11 @@ func (p *process) holding() {
 // TestRouters holds each policy to what it promises over workers whose responses stay open.
 func TestRouters(t *testing.T) {
 	const workers, each = 6, 30
-	for _, policy := range []responseplane.Router{responseplane.RouterLeastLoaded, responseplane.RouterRoundRobin, responseplane.RouterRandom} {
+	for _, policy := range []responseplane.Router{responseplane.RouterLeastLoaded, responseplane.RouterRoundRobin,
+		responseplane.RouterRandom} {
 		t.Run(string(policy), func(t *testing.T) {
-			r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{workers: workers, front: func(c *responseplane.FrontendConfig) { c.Router = policy }})
+			r := newRig(t, planes()[transport.PlaneMemory](),
+				rigConfig{workers: workers, front: func(c *responseplane.FrontendConfig) { c.Router = policy }})
 			for _, p := range r.procs {
 				p.holding()
 			}
@@ -81,7 +83,8 @@ func TestRouters(t *testing.T) {
 	}
 }
 
-// TestOpenTrace holds that each attempt's steps are told in order, and that what is put into an attempt's header reaches its worker only.
+// TestOpenTrace holds that each attempt's steps are told in order, and that what is put into an attempt's header
+// reaches its worker only.
 func TestOpenTrace(t *testing.T) {
 	r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{workers: 2, front: roundRobin})
 	r.procs[0].answer(discovery.Busy)
@@ -118,16 +121,19 @@ func TestOpenTrace(t *testing.T) {
 		if retries == 1 {
 			want = []string{"route 0", "routed w0 <nil>", "deliver", "delivered busy=true"}
 		}
-		want = append(want, fmt.Sprintf("route %d", retries), "routed w1 <nil>", "deliver", "delivered busy=false", "first record <nil>")
+		want = append(want, fmt.Sprintf("route %d", retries), "routed w1 <nil>", "deliver", "delivered busy=false",
+			"first record <nil>")
 		if !slices.Equal(steps, want) {
 			t.Errorf("%d retries: %q, want %q", retries, steps, want)
 		}
-		if want := fmt.Sprint(map[string]string{"attempt": fmt.Sprint(retries), "given": "yes"}); got != want || len(header) != 1 {
+		if want := fmt.Sprint(map[string]string{"attempt": fmt.Sprint(retries), "given": "yes"}); got != want ||
+			len(header) != 1 {
 			t.Errorf("the worker got the header %s, want %s; the caller's is now %v", got, want, header)
 		}
 	}
 	steps = nil
-	if _, err := r.front.Open(t.Context(), responseplane.Request{Model: "none", Trace: trace}); err == nil || len(steps) != 2 {
+	if _, err := r.front.Open(t.Context(), responseplane.Request{Model: "none", Trace: trace}); err == nil ||
+		len(steps) != 2 {
 		t.Errorf("no worker: %v, %q", err, steps)
 	}
 	// No function is a must.

@@ -2,14 +2,16 @@ package responseplane
 
 import "maps"
 
-// OpenTrace is told of the steps of one Open, for spans of a tracing system; any function may be nil. They are called by Open's
-// goroutine, one step after the other, and must not wait. Each attempt goes through as many steps as it gets to.
+// OpenTrace is told of the steps of one Open, for spans of a tracing system; any function may be nil. They are called
+// by Open's goroutine, one step after the other, and must not wait. Each attempt goes through as many steps as it gets
+// to.
 type OpenTrace struct {
-	// Route: attempt n, counted from 0, looks for a worker. Routed: it has the worker of this id and a stream there, or err.
+	// Route: attempt n, counted from 0, looks for a worker. Routed: it has the worker of this id and a stream there, or
+	// err.
 	Route  func(n int)
 	Routed func(worker string, err error)
-	// Deliver: the request is handed to the worker. header goes with it, and is this attempt's own: what is put into it reaches
-	// the worker (a trace's context). Delivered: the worker has it, or err.
+	// Deliver: the request is handed to the worker. header goes with it, and is this attempt's own: what is put into it
+	// reaches the worker (a trace's context). Delivered: the worker has it, or err.
 	Deliver   func(header map[string]string)
 	Delivered func(err error)
 	// FirstRecord: the first record is there, or err is why none came.

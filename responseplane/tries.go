@@ -8,8 +8,8 @@ type tries []try
 type try struct {
 	w   *workerEntry
 	why reason
-	// held is the response of an attempt that its worker refused because it does not know the link. Its stream ends when
-	// the link is lost.
+	// held is the response of an attempt that its worker refused because it does not know the link. Its stream ends
+	// when the link is lost.
 	held *Response
 }
 

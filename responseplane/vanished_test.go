@@ -17,7 +17,8 @@ import (
 // TestVanished: a worker whose record has gone is the last choice while its link is up, and no choice afterwards.
 func TestVanished(t *testing.T) {
 	onPlanes(t, func(t *testing.T, net network) {
-		r := newRig(t, net, rigConfig{front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.KeepVanished = time.Hour }})
+		r := newRig(t, net,
+			rigConfig{front: func(c *responseplane.FrontendConfig) { roundRobin(c); c.KeepVanished = time.Hour }})
 		first := r.procs[0]
 		second := r.unregistered(t, rigConfig{})
 		second.serve(t)
@@ -28,7 +29,8 @@ func TestVanished(t *testing.T) {
 			if err := reg.Withdraw(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, id+" to vanish", func() bool { st, ok := r.status(id); return ok && st.Vanished && st.Reachable })
+			eventually(t, id+" to vanish",
+				func() bool { st, ok := r.status(id); return ok && st.Vanished && st.Reachable })
 		}
 
 		withdraw(registered, second.id)
@@ -82,11 +84,13 @@ func TestVanished(t *testing.T) {
 
 // TestVanishedForGood: KeepVanished bounds it, also while the link is up.
 func TestVanishedForGood(t *testing.T) {
-	r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{front: func(c *responseplane.FrontendConfig) { c.KeepVanished = 50 * time.Millisecond }})
+	r := newRig(t, planes()[transport.PlaneMemory](),
+		rigConfig{front: func(c *responseplane.FrontendConfig) { c.KeepVanished = 50 * time.Millisecond }})
 	if err := r.procs[0].reg.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the worker to be gone", func() bool { return len(r.front.Workers()) == 0 && len(r.front.Models()) == 0 })
+	eventually(t, "the worker to be gone",
+		func() bool { return len(r.front.Workers()) == 0 && len(r.front.Models()) == 0 })
 	_, err := r.front.Open(t.Context(), responseplane.Request{Model: model})
 	wantEnd(t, err, responseplane.ErrUnavailable, responseplane.EndRefused, responseplane.CodeNoWorker, true)
 	if !r.procs[0].linked() {
@@ -97,16 +101,19 @@ func TestVanishedForGood(t *testing.T) {
 // linked says whether a frontend has a lane to the process.
 func (p *process) linked() bool { return p.worker.Stats().Links > 0 }
 
-// TestBlame: a worker that loses a response in its middle is avoided, and one that was put again in the same process keeps its name.
+// TestBlame: a worker that loses a response in its middle is avoided, and one that was put again in the same process
+// keeps its name.
 func TestBlame(t *testing.T) {
 	onPlanes(t, func(t *testing.T, net network) {
-		r := newRig(t, net, rigConfig{front: func(c *responseplane.FrontendConfig) { c.AvoidFor = time.Hour; c.RetryLimit = -1 }})
+		r := newRig(t, net,
+			rigConfig{front: func(c *responseplane.FrontendConfig) { c.AvoidFor = time.Hour; c.RetryLimit = -1 }})
 		p := r.procs[0]
 		first := func(id string) func() *responseplane.Response {
 			p.accept()
 			done := make(chan *responseplane.Response, 1)
 			go func() {
-				res, err := r.front.Open(context.Background(), responseplane.Request{ID: id, Model: model, InactivityTimeout: 300 * time.Millisecond})
+				res, err := r.front.Open(context.Background(), responseplane.Request{ID: id, Model: model,
+					InactivityTimeout: 300 * time.Millisecond})
 				if err != nil {
 					t.Errorf("request %s: %v", id, err)
 				}
@@ -146,9 +153,10 @@ func TestBlame(t *testing.T) {
 
 // TestRetriesByReason: each attempt that is made again is counted under why, also when the request fails in the end.
 func TestRetriesByReason(t *testing.T) {
-	r := newRig(t, planes()[transport.PlaneMemory](), rigConfig{workers: 2, front: func(c *responseplane.FrontendConfig) {
-		c.RetryLimit, c.AckTimeout = 1, 50*time.Millisecond
-	}})
+	r := newRig(t, planes()[transport.PlaneMemory](),
+		rigConfig{workers: 2, front: func(c *responseplane.FrontendConfig) {
+			c.RetryLimit, c.AckTimeout = 1, 50*time.Millisecond
+		}})
 	want := make(map[string]uint64)
 	for _, c := range []struct {
 		reason string
@@ -174,7 +182,8 @@ func TestRetriesByReason(t *testing.T) {
 		for _, p := range r.procs {
 			p.onRequest(c.handle)
 		}
-		_, err := r.front.Open(t.Context(), responseplane.Request{ID: c.reason, Model: model, FirstRecordTimeout: 100 * time.Millisecond})
+		_, err := r.front.Open(t.Context(), responseplane.Request{ID: c.reason, Model: model,
+			FirstRecordTimeout: 100 * time.Millisecond})
 		if err == nil {
 			t.Fatalf("%s: served", c.reason)
 		}
@@ -205,7 +214,8 @@ type scripted struct {
 
 func (s scripted) Watch(context.Context) (<-chan discovery.Event, error) { return s.events, nil }
 
-// BenchmarkFollow is one worker that goes and comes back, among 50, 500 and 5,000 of one model: the cost is that of the change.
+// BenchmarkFollow is one worker that goes and comes back, among 50, 500 and 5,000 of one model: the cost is that of the
+// change.
 func BenchmarkFollow(b *testing.B) {
 	for _, workers := range []int{50, 500, 5000} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -213,7 +223,8 @@ func BenchmarkFollow(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Dial: responseplane.DialOnDemand,
+			f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id,
+				Dial:       responseplane.DialOnDemand,
 				Transports: []transport.Transport{memory.NewNetwork(memory.Config{}).Transport(id.ID)}})
 			if err != nil {
 				b.Fatal(err)
@@ -222,8 +233,11 @@ func BenchmarkFollow(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			go func() { done <- f.Follow(ctx, scripted{events: events}) }()
 			record := func(i int) discovery.Worker {
-				return discovery.Worker{Schema: discovery.Schema, ID: fmt.Sprint("w", i), Models: []string{model}, Node: discovery.Node{
-					ID: fmt.Sprintf("%032x", i/64+1), Planes: []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: []string{"127.0.0.1:1"}}}, WireMin: 1, WireMax: 1}}
+				return discovery.Worker{Schema: discovery.Schema, ID: fmt.Sprint("w", i), Models: []string{model},
+					Node: discovery.Node{
+						ID:      fmt.Sprintf("%032x", i/64+1),
+						Planes:  []discovery.Plane{{Name: transport.PlaneMemory, Endpoints: []string{"127.0.0.1:1"}}},
+						WireMin: 1, WireMax: 1}}
 			}
 			records := make([]discovery.Worker, workers)
 			for i := range records {

@@ -14,8 +14,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Worker is one process's side of the plane: it listens for frontends and turns terms into Writers. Methods may be called
-// concurrently.
+// Worker is one process's side of the plane: it listens for frontends and turns terms into Writers. Methods may be
+// called concurrently.
 type Worker struct {
 	cfg  WorkerConfig
 	send *mux.WorkerNode
@@ -62,7 +62,8 @@ func (w *Worker) Listen(ctx context.Context) error {
 				return err
 			}
 			if err := transport.CheckAddress(address); err != nil {
-				return fmt.Errorf("responseplane: what plane %s would advertise for %s cannot be used: %w", t.Plane(), a, err)
+				return fmt.Errorf("responseplane: what plane %s would advertise for %s cannot be used: %w", t.Plane(),
+					a, err)
 			}
 			if transport.IsLoopback(address) {
 				desc.Network = transport.LocalNetwork()
@@ -72,7 +73,8 @@ func (w *Worker) Listen(ctx context.Context) error {
 		desc.Planes = append(desc.Planes, plane)
 	}
 	if desc.Network != "" {
-		w.cfg.Logger.Info("a loopback address is advertised: only frontends on this host, in this network namespace, can reach this worker")
+		w.cfg.Logger.Info("a loopback address is advertised: only frontends on this host, in this network namespace, " +
+			"can reach this worker")
 	}
 	w.mu.Lock()
 	w.desc = desc
@@ -110,7 +112,8 @@ func (w *Worker) advertised(a net.Addr) (string, error) {
 func localAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("responseplane: find an address to advertise (or set WorkerConfig.AdvertiseAddr): %w", err)
+		return "", fmt.Errorf("responseplane: find an address to advertise (or set WorkerConfig.AdvertiseAddr): %w",
+			err)
 	}
 	six, loop := "", ""
 	for _, a := range addrs {
@@ -146,8 +149,8 @@ func (w *Worker) Descriptor() Descriptor {
 	return w.desc
 }
 
-// Attach opens the response that terms name. It fails with an *Error that says whether the terms were stale, of a version
-// that is not read here, or refused because the process is busy or draining; or with ErrClosed.
+// Attach opens the response that terms name. It fails with an *Error that says whether the terms were stale, of a
+// version that is not read here, or refused because the process is busy or draining; or with ErrClosed.
 func (w *Worker) Attach(terms []byte) (*Writer, error) {
 	out, err := w.send.Attach(terms)
 	if err != nil {
@@ -156,8 +159,8 @@ func (w *Worker) Attach(terms []byte) (*Writer, error) {
 	return &Writer{out: out, w: w}, nil
 }
 
-// Claim opens the response that open terms name: one round trip on the lane to the frontend. It fails as Attach does, and
-// with ctx's error.
+// Claim opens the response that open terms name: one round trip on the lane to the frontend. It fails as Attach does,
+// and with ctx's error.
 func (w *Worker) Claim(ctx context.Context, terms []byte) (*Writer, error) {
 	out, err := w.send.Claim(ctx, terms)
 	if err != nil {
@@ -186,13 +189,14 @@ func (w *Worker) asAttach(err error) error {
 	return refusal(code, "", w.cfg.Identity.ID, err.Error(), err)
 }
 
-// Handler takes a request and its Writer. It must not block: it hands both to the engine and answers. A reply other than
-// Accepted abandons the Writer.
+// Handler takes a request and its Writer. It must not block: it hands both to the engine and answers. A reply other
+// than Accepted abandons the Writer.
 type Handler func(req discovery.Request, w *Writer) discovery.Reply
 
 // Serve registers one worker at the deliverer: each request is attached and given to h, whose reply is the
 // acknowledgement. Terms that cannot be used are answered without h.
-func (w *Worker) Serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker, h Handler) (discovery.Service, error) {
+func (w *Worker) Serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker, h Handler) (discovery.Service,
+	error) {
 	return d.Serve(ctx, rec, func(_ context.Context, req discovery.Request) discovery.Reply {
 		out, err := w.Attach(req.Terms)
 		if err != nil {
@@ -225,16 +229,16 @@ func answerFor(err error) discovery.Answer {
 	return discovery.BadRequest
 }
 
-// Flush has what every lane holds written: the end of an engine's pass. What all engines of the process have Put for one
-// frontend goes out in one write.
+// Flush has what every lane holds written: the end of an engine's pass. What all engines of the process have Put for
+// one frontend goes out in one write.
 func (w *Worker) Flush() { w.send.Flush() }
 
 // Stats is a snapshot of the plane's counters.
 func (w *Worker) Stats() Stats { return w.send.Stats() }
 
-// Drain refuses new terms, tells the frontends, and waits until every response has ended and its end was received. The responses
-// of a frontend that is dead are kept for 15 s after its last lane, in case that it only lost its lanes, and Drain waits
-// for them, too; ctx is the bound.
+// Drain refuses new terms, tells the frontends, and waits until every response has ended and its end was received. The
+// responses of a frontend that is dead are kept for 15 s after its last lane, in case that it only lost its lanes, and
+// Drain waits for them, too; ctx is the bound.
 func (w *Worker) Drain(ctx context.Context) error { return w.send.Drain(ctx) }
 
 // Close ends what is open as lost, closes lanes and listeners and joins every goroutine. Idempotent.

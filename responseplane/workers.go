@@ -15,11 +15,12 @@ type workerEntry struct {
 	rec  discovery.Worker
 	node NodeID
 	*workerCounts
-	// vanished is until when the worker may still be used although its record has gone, in unix nanoseconds; 0 = its record is there.
+	// vanished is until when the worker may still be used although its record has gone, in unix nanoseconds; 0 = its
+	// record is there.
 	vanished atomic.Int64
 	gone     atomic.Bool // not in the tables any more
-	// holds is the entry that counts it, nil = none, and says what its record says of the process's addresses. The Frontend's
-	// lock guards them.
+	// holds is the entry that counts it, nil = none, and says what its record says of the process's addresses. The
+	// Frontend's lock guards them.
 	holds *nodeEntry
 	says  *nodeAddress
 	on    *nodeEntry // its process, also when that does not count it any more
@@ -93,8 +94,9 @@ func (f *Frontend) putLocked(rec discovery.Worker, n *nodeEntry, a *nodeAddress)
 	}
 }
 
-// dropWorker takes note that a worker's record has gone. From then on the worker is the last choice, and none at all once its
-// link is down, its process says that it drains, or KeepVanished has passed. A process of which no record is left may have died, so it is asked.
+// dropWorker takes note that a worker's record has gone. From then on the worker is the last choice, and none at all
+// once its link is down, its process says that it drains, or KeepVanished has passed. A process of which no record is
+// left may have died, so it is asked.
 func (f *Frontend) dropWorker(id string) {
 	f.mu.Lock()
 	w := f.workers[id]

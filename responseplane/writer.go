@@ -16,8 +16,8 @@ type Writer struct {
 	worker string
 }
 
-// Put appends a record and waits while the window is full; what is queued is flushed before it waits. It wakes nobody: a
-// later Flush, of this Writer or of the Worker, sends the record. rec is copied. Records over half the window go in
+// Put appends a record and waits while the window is full; what is queued is flushed before it waits. It wakes nobody:
+// a later Flush, of this Writer or of the Worker, sends the record. rec is copied. Records over half the window go in
 // fragments; a ctx that ends inside such a record fails the response.
 func (w *Writer) Put(ctx context.Context, rec []byte) error { return w.wrap(w.out.Put(ctx, rec)) }
 
@@ -50,8 +50,8 @@ func (w *Writer) Err() error { return w.wrap(w.out.Err()) }
 // Complete ends the response: all records were written. The trailer, at most 16 KiB, reaches Response.Trailer.
 func (w *Writer) Complete(trailer []byte) error { return w.wrap(w.out.Complete(trailer)) }
 
-// PutComplete is Complete without the flush: in an engine's pass the end travels in the pass's one write. A later Flush, of
-// this Writer or of the Worker, sends it.
+// PutComplete is Complete without the flush: in an engine's pass the end travels in the pass's one write. A later
+// Flush, of this Writer or of the Worker, sends it.
 func (w *Writer) PutComplete(trailer []byte) error {
 	return w.wrap(w.out.PutEnd(mux.End{Type: mux.EndComplete, Trailer: trailer}))
 }
@@ -67,7 +67,8 @@ func (w *Writer) Fail(f Failure) error {
 	if f.Code == CodeNone {
 		f.Code = CodeInternal
 	}
-	return w.wrap(w.out.Fail(mux.End{Type: mux.EndFailed, Code: uint16(f.Code), Retryable: f.Retryable, Text: f.Text, Trailer: f.Trailer}))
+	return w.wrap(w.out.Fail(mux.End{Type: mux.EndFailed, Code: uint16(f.Code), Retryable: f.Retryable, Text: f.Text,
+		Trailer: f.Trailer}))
 }
 
 // Deadline is when the frontend gives the request up, by this process's clock; false when there is none.
@@ -87,6 +88,7 @@ func (w *Writer) wrap(err error) error {
 
 // fromEnd translates an end that is not complete.
 func fromEnd(end *mux.End, worker string, node NodeID, plane string, lane int) *Error {
-	return &Error{Kind: EndKind(end.Type), Code: Code(end.Code), Text: end.Text, Worker: worker, Node: node, Plane: plane, Lane: lane,
+	return &Error{Kind: EndKind(end.Type), Code: Code(end.Code), Text: end.Text, Worker: worker, Node: node,
+		Plane: plane, Lane: lane,
 		Records: end.Records, Trailer: end.Trailer, retry: end.Retryable}
 }

@@ -26,7 +26,8 @@ func Run(ctx context.Context, c Command) (code int, err error) {
 // Output is what a short command prints.
 func Output(ctx context.Context, dir, path string, args ...string) (string, error) {
 	var out, errs strings.Builder
-	_, err := Run(ctx, Command{Dir: dir, Path: path, Args: args, Env: []string{"GOWORK=off"}, Stdout: &out, Stderr: &errs, Limit: time.Minute})
+	_, err := Run(ctx, Command{Dir: dir, Path: path, Args: args, Env: []string{"GOWORK=off"}, Stdout: &out,
+		Stderr: &errs, Limit: time.Minute})
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", path, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
 	}
@@ -51,10 +52,12 @@ const buildLimit = 15 * time.Minute
 // Go runs the go command in dir. What it says stands in the error.
 func Go(ctx context.Context, dir string, env []string, args ...string) error {
 	var out strings.Builder
-	_, err := Run(ctx, Command{Dir: dir, Path: "go", Args: args, Env: append([]string{"GOWORK=off"}, env...), Stdout: &out, Stderr: &out, Limit: buildLimit})
+	_, err := Run(ctx, Command{Dir: dir, Path: "go", Args: args, Env: append([]string{"GOWORK=off"}, env...),
+		Stdout: &out, Stderr: &out, Limit: buildLimit})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		err = fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-10):], " | "))
+		err = fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-10):],
+			" | "))
 	}
 	return err
 }

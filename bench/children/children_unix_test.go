@@ -14,7 +14,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestExitCodeAndOutput(t *testing.T) {
 	var out, errs strings.Builder
-	code, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "echo $WORD; echo bad >&2; exit 3"}, Env: []string{"WORD=good"}, Stdout: &out, Stderr: &errs, Limit: time.Minute})
+	code, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "echo $WORD; echo bad >&2; exit 3"},
+		Env: []string{"WORD=good"}, Stdout: &out, Stderr: &errs, Limit: time.Minute})
 	if code != 3 || err == nil || out.String() != "good\n" || errs.String() != "bad\n" {
 		t.Errorf("code %d, %v, %q, %q", code, err, &out, &errs)
 	}

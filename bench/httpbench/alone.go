@@ -9,8 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// aloneRole is a process beside the arm in-process: the same engines under the same load, whose tokens go nowhere. What it uses is what the engines cost in the
-// frontend's process, which is no part of the out path.
+// aloneRole is a process beside the arm in-process: the same engines under the same load, whose tokens go nowhere. What
+// it uses is what the engines cost in the frontend's process, which is no part of the out path.
 type aloneRole struct {
 	*child
 	engines *engines
@@ -35,7 +35,8 @@ func (r *aloneRole) load() error {
 
 // next opens a response of a place of the closed loop.
 func (r *aloneRole) next(place, turn, tokens int) error {
-	payload, err := mockproto.Request{ID: fmt.Sprintf("alone-%d-%d", place, turn), Model: model, Kind: mockproto.KindChat, PromptTokens: r.cfg.Load.ISL, MaxTokens: tokens}.Encode()
+	payload, err := mockproto.Request{ID: fmt.Sprintf("alone-%d-%d", place, turn), Model: model,
+		Kind: mockproto.KindChat, PromptTokens: r.cfg.Load.ISL, MaxTokens: tokens}.Encode()
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ type nowhere struct {
 func (*nowhere) TryPut([]byte) error              { return nil }
 func (*nowhere) OnWritable(func())                {}
 func (*nowhere) Err() error                       { return nil }
-func (*nowhere) StopRequested() bool                   { return false }
+func (*nowhere) StopRequested() bool              { return false }
 func (*nowhere) Fail(responseplane.Failure) error { return nil }
 
 func (w *nowhere) PutComplete([]byte) error {

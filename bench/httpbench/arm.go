@@ -72,7 +72,8 @@ func (a Arm) over() string {
 // peerConfig is what a process tells its peer.
 func (c *child) peerConfig() planebench.PeerConfig {
 	cfg := planebench.PeerConfig{Index: c.cfg.Index, Delivery: planebench.Pull, Log: c.log,
-		Load: planebench.Load{Concurrency: c.cfg.Load.Streams, Engines: c.cfg.Load.Engines, OSL: c.cfg.Load.OSL, TokenBytes: c.cfg.Load.TokenBytes, Interval: c.cfg.Load.Interval}}
+		Load: planebench.Load{Concurrency: c.cfg.Load.Streams, Engines: c.cfg.Load.Engines, OSL: c.cfg.Load.OSL,
+			TokenBytes: c.cfg.Load.TokenBytes, Interval: c.cfg.Load.Interval}}
 	if c.arm.Sink {
 		cfg.Delivery = planebench.Sink
 	}

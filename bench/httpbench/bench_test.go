@@ -39,15 +39,19 @@ func broken() []Arm {
 	spoil := func(name string, spoil func(w planebench.PeerWriter) planebench.PeerWriter) Arm {
 		p := peers.Bare("tcp")
 		worker := p.Worker
-		p.Worker = func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		p.Worker = func(cfg planebench.PeerConfig,
+			serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
 			return worker(cfg, func(request []byte, w planebench.PeerWriter) error { return serve(request, spoil(w)) })
 		}
 		return Arm{Name: name, Peer: &p, Sink: true}
 	}
 	return []Arm{
-		spoil("loses-one", func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, lose: 3} }),
-		spoil("swaps-two", func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, swap: 2} }),
-		spoil("doubles-one", func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, double: 4} }),
+		spoil("loses-one",
+			func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, lose: 3} }),
+		spoil("swaps-two",
+			func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, swap: 2} }),
+		spoil("doubles-one",
+			func(w planebench.PeerWriter) planebench.PeerWriter { return &faulty{PeerWriter: w, double: 4} }),
 	}
 }
 
@@ -87,16 +91,21 @@ func small(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Arms: Arms(), Streams: []int{24}, Pairs: 1, WorkerProcesses: 2, Warmup: 50 * time.Millisecond, Duration: 400 * time.Millisecond,
-		Load: Load{Engines: 5, OSL: 12, ISL: 8, TokenBytes: 10, Interval: 10 * time.Millisecond, FirstToken: 5 * time.Millisecond},
-		Settings: planeflags.Settings{Lanes: 1, ServerEndpoints: 2, BindAddr: "127.0.0.1:0", UDPRecvBuffer: 1 << 20, UDPSendBuffer: 1 << 20,
-			KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second, BatchGap: 2 * time.Millisecond,
+		Arms: Arms(), Streams: []int{24}, Pairs: 1, WorkerProcesses: 2, Warmup: 50 * time.Millisecond,
+		Duration: 400 * time.Millisecond,
+		Load: Load{Engines: 5, OSL: 12, ISL: 8, TokenBytes: 10, Interval: 10 * time.Millisecond,
+			FirstToken: 5 * time.Millisecond},
+		Settings: planeflags.Settings{Lanes: 1, ServerEndpoints: 2, BindAddr: "127.0.0.1:0", UDPRecvBuffer: 1 << 20,
+			UDPSendBuffer: 1 << 20,
+			KeepAlive:     5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second,
+			BatchGap:     2 * time.Millisecond,
 			StreamWindow: 64 << 10, Urgent: true, GRO: true, GSO: true},
 		Exe: exe, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
-// TestArms: every arm brings every token to the client, in order, on every out path, and the counts of engines, frontend and client are one.
+// TestArms: every arm brings every token to the client, in order, on every out path, and the counts of engines,
+// frontend and client are one.
 func TestArms(t *testing.T) {
 	for _, path := range []string{"auto", "inline", "pull"} {
 		t.Run(path, func(t *testing.T) {
@@ -113,7 +122,8 @@ func TestArms(t *testing.T) {
 				t.Fatalf("%d runs of %d arms", len(r.Runs), len(Arms()))
 			}
 			for _, run := range r.Runs {
-				if run.Tokens == 0 || run.TokensAll < run.Tokens || run.Completed == 0 || run.CompletedAll < run.Completed || run.Frontend.CPUMS <= 0 || run.Client.CPUMS <= 0 {
+				if run.Tokens == 0 || run.TokensAll < run.Tokens || run.Completed == 0 ||
+					run.CompletedAll < run.Completed || run.Frontend.CPUMS <= 0 || run.Client.CPUMS <= 0 {
 					t.Errorf("%+v", run)
 				}
 				if run.TTFT == nil || run.TTFT.P50 < 5 || run.ITL == nil || run.ITL.P50 <= 0 {
@@ -122,7 +132,8 @@ func TestArms(t *testing.T) {
 				if (run.Worker == nil) != (run.Arm == InProcess) || run.Worker != nil && run.Worker.CPUMS <= 0 {
 					t.Errorf("%s: worker %+v", run.Arm, run.Worker)
 				}
-				if (run.Engines != nil) != (run.Arm == InProcess) || run.Engines != nil && (run.Engines.CPUMS <= 0 || run.Engines.CPUMS >= run.Frontend.CPUMS) {
+				if (run.Engines != nil) != (run.Arm == InProcess) || run.Engines != nil &&
+					(run.Engines.CPUMS <= 0 || run.Engines.CPUMS >= run.Frontend.CPUMS) {
 					t.Errorf("%s: engines alone %+v", run.Arm, run.Engines)
 				}
 				if path != "auto" && run.OutPath != path {
@@ -136,7 +147,8 @@ func TestArms(t *testing.T) {
 			if err := r.Print(&table); err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range append(Names(Arms()), "KiB an open response", "added to the frontend over in-process") {
+			for _, want := range append(Names(Arms()), "KiB an open response",
+				"added to the frontend over in-process") {
 				if !strings.Contains(table.String(), want) {
 					t.Errorf("the table does not say %q:\n%s", want, table.String())
 				}
@@ -170,7 +182,8 @@ func TestEqualRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back Report
-	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &back) != nil || back.Schema != Schema || len(back.Runs) != 4 {
+	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &back) != nil ||
+		back.Schema != Schema || len(back.Runs) != 4 {
 		t.Errorf("run.json does not read back: %v, %q, %d runs", err, back.Schema, len(back.Runs))
 	}
 	if profiles, _ := filepath.Glob(filepath.Join(cfg.ProfileDir, "*.pprof")); len(profiles) != 4 {
@@ -214,21 +227,27 @@ func TestCountsMustMeet(t *testing.T) {
 		{9, 9, 9, map[string]uint64{"tcp": 8}, "plane tcp counted 8 records of 9"},
 		{9, 9, 9, map[string]uint64{"tcp": 9, "quic": 1}, "1 records came over plane quic"},
 	} {
-		if got := say(c.made, c.took, c.read, c.planes); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := say(c.made, c.took, c.read, c.planes); (got == "") != (c.want == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }
 
-// TestComparisons: pairs of one repetition are compared, those with a marked run are not, and a peer that is behind counts as a lower bound.
+// TestComparisons: pairs of one repetition are compared, those with a marked run are not, and a peer that is behind
+// counts as a lower bound.
 func TestComparisons(t *testing.T) {
 	run := func(arm string, streams, rep int, ms float64, marks ...string) *Run {
-		return &Run{Arm: arm, Streams: streams, Run: rep, Marks: marks, TotalMS: 2 * ms, Frontend: Side{CPUMS: ms, TokenUS: ms}, Worker: &Side{CPUMS: ms}}
+		return &Run{Arm: arm, Streams: streams, Run: rep, Marks: marks, TotalMS: 2 * ms,
+			Frontend: Side{CPUMS: ms, TokenUS: ms}, Worker: &Side{CPUMS: ms}}
 	}
 	r := Report{Runs: []*Run{
-		run(InProcess, 10, 1, 1), run("laneway-tcp", 10, 1, 3), run("bare-tcp", 10, 1, 2), run("grpc", 10, 1, 9, planebench.MarkBelowOffered), run("laneway-tcp", 2, 1, 2),
-		run(InProcess, 10, 2, 1), run("laneway-tcp", 10, 2, 4), run("bare-tcp", 10, 2, 1), run("grpc", 10, 2, 8, planebench.MarkMachineLimited), run("laneway-tcp", 2, 2, 4),
-		run(InProcess, 10, 3, 1), run("laneway-tcp", 10, 3, 4, MarkClientLimited), run("bare-tcp", 10, 3, 1), run("grpc", 10, 3, 8), run("laneway-tcp", 2, 3, 4),
+		run(InProcess, 10, 1, 1), run("laneway-tcp", 10, 1, 3), run("bare-tcp", 10, 1, 2),
+		run("grpc", 10, 1, 9, planebench.MarkBelowOffered), run("laneway-tcp", 2, 1, 2),
+		run(InProcess, 10, 2, 1), run("laneway-tcp", 10, 2, 4), run("bare-tcp", 10, 2, 1),
+		run("grpc", 10, 2, 8, planebench.MarkMachineLimited), run("laneway-tcp", 2, 2, 4),
+		run(InProcess, 10, 3, 1), run("laneway-tcp", 10, 3, 4, MarkClientLimited), run("bare-tcp", 10, 3, 1),
+		run("grpc", 10, 3, 8), run("laneway-tcp", 2, 3, 4),
 	}}
 	for _, one := range r.Runs {
 		if one.Arm == InProcess {
@@ -246,13 +265,16 @@ func TestComparisons(t *testing.T) {
 	for _, x := range r.Ratios {
 		ratio[fmt.Sprintf("%s/%s@%d", x.Arm, x.Base, x.Streams)] = x
 	}
-	if x := ratio["grpc/laneway-tcp@10"]; x.Behind != 1 || x.LeftOut != 2 || x.Frontend != (benchtable.Spread{Median: 3, Min: 3, Max: 3, N: 1}) {
+	if x := ratio["grpc/laneway-tcp@10"]; x.Behind != 1 || x.LeftOut != 2 ||
+		x.Frontend != (benchtable.Spread{Median: 3, Min: 3, Max: 3, N: 1}) {
 		t.Errorf("grpc: %+v", x)
 	}
-	if x := ratio["laneway-tcp/bare-tcp@10"]; x.LeftOut != 1 || x.Frontend != (benchtable.Spread{Median: 2.75, Min: 1.5, Max: 4, N: 2}) {
+	if x := ratio["laneway-tcp/bare-tcp@10"]; x.LeftOut != 1 ||
+		x.Frontend != (benchtable.Spread{Median: 2.75, Min: 1.5, Max: 4, N: 2}) {
 		t.Errorf("laneway: %+v", x)
 	}
-	if len(r.Added) != 1 || r.Added[0].NoBase != 1 || r.Added[0].LeftOut != 1 || r.Added[0].Ratio != (benchtable.Spread{Median: 2, Min: 2, Max: 2, N: 1}) || r.Added[0].OwnMS.N != 2 {
+	if len(r.Added) != 1 || r.Added[0].NoBase != 1 || r.Added[0].LeftOut != 1 ||
+		r.Added[0].Ratio != (benchtable.Spread{Median: 2, Min: 2, Max: 2, N: 1}) || r.Added[0].OwnMS.N != 2 {
 		t.Errorf("added: %+v", r.Added)
 	}
 	var growth Growth
@@ -273,7 +295,8 @@ func TestValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("no complaint")
 	}
-	for _, want := range []string{"--streams 70000", "8192 stands twice", "--streams 1 at an equal token rate", "--engines 1 with --worker-processes 2", "a load of 1 tokens of 1 bytes"} {
+	for _, want := range []string{"--streams 70000", "8192 stands twice", "--streams 1 at an equal token rate",
+		"--engines 1 with --worker-processes 2", "a load of 1 tokens of 1 bytes"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}

@@ -49,8 +49,8 @@ type role interface {
 	close() error
 }
 
-// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when ctx does, or with what it failed with, which the
-// parent has been told. arms are those that the parent may name.
+// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when
+// ctx does, or with what it failed with, which the parent has been told. arms are those that the parent may name.
 func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, arms []Arm) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

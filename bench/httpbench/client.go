@@ -50,7 +50,8 @@ func (r *clientRole) start(ctx context.Context) (message, error) {
 func (r *clientRole) load() error {
 	l := r.cfg.Load
 	cfg := loadgen.Config{
-		URL: redact.New(r.cfg.URL), Model: model, Concurrency: l.Streams, ISL: l.ISL, OSL: l.OSL, Warmup: loadgen.DefaultWarmup,
+		URL: redact.New(r.cfg.URL), Model: model, Concurrency: l.Streams, ISL: l.ISL, OSL: l.OSL,
+		Warmup:  loadgen.DefaultWarmup,
 		Timeout: requestTimeout, Audit: loadgen.AuditOn, Stop: r.stop, Log: r.log,
 		Loops: loops(),
 	}

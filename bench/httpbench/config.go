@@ -24,8 +24,8 @@ type Load struct {
 	FirstToken time.Duration `json:"time_to_first_token"` // of the engine
 }
 
-// offered is how many responses a second the engines can serve: a first token comes when its prefill is done, the second at the next pass, half an interval later
-// in the mean, and each further one an interval later.
+// offered is how many responses a second the engines can serve: a first token comes when its prefill is done, the
+// second at the next pass, half an interval later in the mean, and each further one an interval later.
 func (l Load) offered() float64 {
 	life := l.FirstToken.Seconds() + (float64(l.OSL)-1.5)*l.Interval.Seconds()
 	return float64(l.Streams) / life
@@ -36,8 +36,8 @@ type Config struct {
 	Arms []Arm
 	// Streams are numbers of open responses. Load.Streams is not used.
 	Streams []int
-	// SameInterval keeps Load.Interval at every number of open responses; else it is that of the largest number, and smaller numbers have shorter ones, so that
-	// the tokens a second are equal.
+	// SameInterval keeps Load.Interval at every number of open responses; else it is that of the largest number, and
+	// smaller numbers have shorter ones, so that the tokens a second are equal.
 	SameInterval bool
 	Load         Load
 	Pairs        int
@@ -65,7 +65,8 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if len(c.Arms) == 0 || len(c.Streams) == 0 || c.Pairs < 1 {
-		bad("nothing to run: %d arms, %d numbers of open responses, %d repetitions", len(c.Arms), len(c.Streams), c.Pairs)
+		bad("nothing to run: %d arms, %d numbers of open responses, %d repetitions", len(c.Arms), len(c.Streams),
+			c.Pairs)
 	}
 	for i, n := range c.Streams {
 		if n < 1 || n > 60_000 {
@@ -75,18 +76,22 @@ func (c Config) Validate() error {
 			bad("--streams %d stands twice", n)
 		}
 		if n > 0 && c.interval(n) < mock.MinInterTokenLatency {
-			bad("--streams %d at an equal token rate would need a pass each %v: use --inter-token-latency of %v or more, or --equal-rate=false",
+			bad("--streams %d at an equal token rate would need a pass each %v: use --inter-token-latency of %v or "+
+				"more, or --equal-rate=false",
 				n, c.interval(n), mock.MinInterTokenLatency*time.Duration(slices.Max(c.Streams)/n))
 		}
 	}
 	if c.WorkerProcesses < 1 || c.Load.Engines < c.WorkerProcesses {
-		bad("--engines %d with --worker-processes %d leaves processes without an engine", c.Load.Engines, c.WorkerProcesses)
+		bad("--engines %d with --worker-processes %d leaves processes without an engine", c.Load.Engines,
+			c.WorkerProcesses)
 	}
-	if c.Load.OSL < 2 || c.Load.ISL < 1 || c.Load.TokenBytes < tokentext.MinSize || c.Load.TokenBytes > tokentext.MaxSize {
+	if c.Load.OSL < 2 || c.Load.ISL < 1 || c.Load.TokenBytes < tokentext.MinSize ||
+		c.Load.TokenBytes > tokentext.MaxSize {
 		bad("a load of %d tokens of %d bytes after %d cannot be: use 2 tokens or more of %d to %d bytes after 1 or more", c.Load.OSL, c.Load.TokenBytes, c.Load.ISL, tokentext.MinSize, tokentext.MaxSize)
 	}
 	if c.Duration <= 0 || c.Warmup < 0 || c.Load.FirstToken < 0 {
-		bad("a window of %v after a warm-up of %v with a first token after %v cannot be", c.Duration, c.Warmup, c.Load.FirstToken)
+		bad("a window of %v after a warm-up of %v with a first token after %v cannot be", c.Duration, c.Warmup,
+			c.Load.FirstToken)
 	}
 	return errors.Join(errs...)
 }

@@ -34,8 +34,10 @@ func newEngines(cfg childConfig, flush func(engine int)) (*engines, error) {
 			first = -1 // the engine's word for none
 		}
 		// Any engine can take everything, so that an uneven share refuses nobody.
-		one, err := mock.Start(mock.Config{Index: i, Count: n, Seed: uint64(cfg.Index), TimeToFirstToken: first, InterTokenLatency: cfg.Load.Interval,
-			MaxNumSeqs: cfg.Load.Streams + 1, TokenBytes: cfg.Load.TokenBytes, Flush: func() { flush(i) }, Observer: e})
+		one, err := mock.Start(mock.Config{Index: i, Count: n, Seed: uint64(cfg.Index), TimeToFirstToken: first,
+			InterTokenLatency: cfg.Load.Interval,
+			MaxNumSeqs:        cfg.Load.Streams + 1, TokenBytes: cfg.Load.TokenBytes, Flush: func() { flush(i) },
+			Observer: e})
 		if err != nil {
 			return e, errors.Join(err, e.close())
 		}
@@ -85,7 +87,8 @@ type peerWriter struct{ planebench.PeerWriter }
 
 func (peerWriter) StopRequested() bool { return false }
 
-// errNoFailure is why a peer's response that fails just never ends: peers cannot say it. Engines fail a response only when their process ends in the middle of a run.
+// errNoFailure is why a peer's response that fails just never ends: peers cannot say it. Engines fail a response only
+// when their process ends in the middle of a run.
 var errNoFailure = errors.New("httpbench: a peer cannot tell of a failure")
 
 func (peerWriter) Fail(responseplane.Failure) error { return errNoFailure }

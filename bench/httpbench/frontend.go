@@ -45,7 +45,8 @@ func (r *frontendRole) start(ctx context.Context) (message, error) {
 	}
 	r.metrics = prometheus.NewRegistry()
 	var err error
-	r.server, err = frontend.New(frontend.Config{Backend: r.backend, Logger: r.log, Metrics: r.metrics, OutPath: frontend.OutPath(r.cfg.OutPath)})
+	r.server, err = frontend.New(frontend.Config{Backend: r.backend, Logger: r.log, Metrics: r.metrics,
+		OutPath: frontend.OutPath(r.cfg.OutPath)})
 	if err != nil {
 		return message{}, err
 	}

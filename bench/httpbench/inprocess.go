@@ -9,7 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// inProcess is a backend whose engines are in the frontend's process: what is left is the HTTP side and its out path, written by the engines' goroutines.
+// inProcess is a backend whose engines are in the frontend's process: what is left is the HTTP side and its out path,
+// written by the engines' goroutines.
 type inProcess struct {
 	engines *engines
 	passes  []pass // by engine
@@ -33,7 +34,8 @@ func (b *inProcess) Open(ctx context.Context, c frontend.Call) (frontend.Stream,
 		return &pushWriter{s: s}
 	})
 	if err != nil {
-		return nil, &frontend.EndError{End: frontend.EndRefused, Code: frontend.CodeBadRequest, Text: err.Error(), Worker: workerID(0), Err: err}
+		return nil, &frontend.EndError{End: frontend.EndRefused, Code: frontend.CodeBadRequest, Text: err.Error(),
+			Worker: workerID(0), Err: err}
 	}
 	if err := s.first(ctx); err != nil {
 		_ = s.Close() // only gives it up
@@ -76,6 +78,7 @@ func (w *pushWriter) PutComplete(trailer []byte) error {
 }
 
 func (w *pushWriter) Fail(f responseplane.Failure) error {
-	w.s.take(nil, &frontend.EndError{End: frontend.EndFailed, Code: frontend.CodeInternal, Text: f.Text, Worker: w.s.worker})
+	w.s.take(nil, &frontend.EndError{End: frontend.EndFailed, Code: frontend.CodeInternal, Text: f.Text,
+		Worker: w.s.worker})
 	return nil
 }

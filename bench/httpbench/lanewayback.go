@@ -45,7 +45,8 @@ func newLaneway(ctx context.Context, c *child) (_ *lanewayBackend, err error) {
 		}
 	}
 	cfg := c.cfg.Settings.Frontend(c.id, c.transports, c.log)
-	cfg.Name, cfg.Deliverer, cfg.Router = roleFrontend, b.path, responseplane.RouterRoundRobin // the other arms take turns too
+	// the other arms take turns too
+	cfg.Name, cfg.Deliverer, cfg.Router = roleFrontend, b.path, responseplane.RouterRoundRobin
 	if b.Frontend, err = responseplane.NewFrontend(cfg); err != nil {
 		return nil, err
 	}

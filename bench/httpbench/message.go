@@ -8,15 +8,17 @@ import (
 
 // What parent and child say to each other.
 const (
-	opStart   = "start" // parent: the configuration. Answered by opReady
-	opReady   = "ready"
-	opGo      = "go"    // parent, to the client: begin the load; to the frontend: say opFull when all responses are open
-	opFull    = "full"  //
-	opBegin   = "begin" // parent: the window begins. Answered by opBegun
-	opBegun   = "begun"
-	opEnd     = "end" // parent: the window ends. Answered by opWindow
-	opWindow  = "window"
-	opStop    = "stop"   // parent, to the client: start no more requests. It answers opStopped when the last one has ended
+	opStart = "start" // parent: the configuration. Answered by opReady
+	opReady = "ready"
+	// parent, to the client: begin the load; to the frontend: say opFull when all responses are open
+	opGo     = "go"
+	opFull   = "full"  //
+	opBegin  = "begin" // parent: the window begins. Answered by opBegun
+	opBegun  = "begun"
+	opEnd    = "end" // parent: the window ends. Answered by opWindow
+	opWindow = "window"
+	// parent, to the client: start no more requests. It answers opStopped when the last one has ended
+	opStop    = "stop"
 	opFinish  = "finish" // parent, to who hosts engines: end each response at its next pass
 	opTotals  = "totals" // parent, to all but the client: answered by opStopped
 	opStopped = "stopped"

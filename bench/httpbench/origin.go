@@ -22,7 +22,8 @@ func (o origin) lost(err error) error {
 	if err == nil || err == io.EOF || errors.As(err, &end) {
 		return err
 	}
-	return &frontend.EndError{End: frontend.EndLost, Text: "the way to the worker has failed", Worker: o.worker, Err: err}
+	return &frontend.EndError{End: frontend.EndLost, Text: "the way to the worker has failed", Worker: o.worker,
+		Err: err}
 }
 
 var errKilled = &frontend.EndError{End: frontend.EndKilled, Text: "killed by the frontend"}

@@ -26,8 +26,8 @@ func (p *pass) finish() {
 	}
 }
 
-// passTransport gives the sinks of a bare connection its reads as passes, so that the frontend's out path sends the events of a read together, as it does for
-// Laneway: when the reader asks for more, it has handed out what it had.
+// passTransport gives the sinks of a bare connection its reads as passes, so that the frontend's out path sends the
+// events of a read together, as it does for Laneway: when the reader asks for more, it has handed out what it had.
 type passTransport struct {
 	transport.Transport
 	next *pass // of the connection that is dialled next

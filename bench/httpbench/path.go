@@ -15,7 +15,8 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 )
 
-// Laneway's requests travel over one TCP connection from the frontend to each worker process, and are acknowledged, as they are on any request path. A request is
+// Laneway's requests travel over one TCP connection from the frontend to each worker process, and are acknowledged, as
+// they are on any request path. A request is
 //
 //	length u32 | number u64 | id length u16 | id | terms length u16 | terms | payload
 //

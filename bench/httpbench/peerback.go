@@ -22,7 +22,8 @@ type peerBackend struct {
 
 // newPeerBackend connects to the worker processes.
 func newPeerBackend(ctx context.Context, c *child) (_ *peerBackend, err error) {
-	b := &peerBackend{name: c.arm.Name, sink: c.arm.Sink, workers: len(c.cfg.Workers), passes: make([]pass, len(c.cfg.Workers))}
+	b := &peerBackend{name: c.arm.Name, sink: c.arm.Sink, workers: len(c.cfg.Workers),
+		passes: make([]pass, len(c.cfg.Workers))}
 	cfg := c.peerConfig()
 	var t *passTransport
 	if cfg.Transport != nil {
@@ -57,7 +58,8 @@ func (b *peerBackend) Open(ctx context.Context, c frontend.Call) (frontend.Strea
 	if b.sink {
 		return b.push(ctx, o, r, &b.passes[i])
 	}
-	s := &peerPulled{origin: o, r: r, unhook: context.AfterFunc(ctx, r.Kill)} // a peer's NextBatch may not look at its context
+	// a peer's NextBatch may not look at its context
+	s := &peerPulled{origin: o, r: r, unhook: context.AfterFunc(ctx, r.Kill)}
 	s.batch, s.err = r.NextBatch(ctx)
 	switch {
 	case s.err == nil:

@@ -8,8 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/refplane"
 )
 
-// pushed is a stream whose records another goroutine brings, call by call: a connection's reader, or an engine of this process. What its sink does not take waits here;
-// a response's length bounds it, as these arms have no window.
+// pushed is a stream whose records another goroutine brings, call by call: a connection's reader, or an engine of this
+// process. What its sink does not take waits here; a response's length bounds it, as these arms have no window.
 type pushed struct {
 	origin
 	pass  *pass
@@ -31,7 +31,8 @@ func newPushed(o origin, p *pass) *pushed {
 
 var _ frontend.PassStream = (*pushed)(nil)
 
-// take brings records, or the end, to the sink, or leaves them for NextBatch. One goroutine at a time calls it, that of the pass.
+// take brings records, or the end, to the sink, or leaves them for NextBatch. One goroutine at a time calls it, that of
+// the pass.
 func (s *pushed) take(recs [][]byte, end error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/frontend"
 )
 
-// TestPushed: what a sink does not take is NextBatch's, with all that comes after it, until NextBatch finds nothing; then the sink has the stream again.
+// TestPushed: what a sink does not take is NextBatch's, with all that comes after it, until NextBatch finds nothing;
+// then the sink has the stream again.
 func TestPushed(t *testing.T) {
 	var p pass
 	s := newPushed(origin{worker: "w", plane: "x"}, &p)

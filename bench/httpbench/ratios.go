@@ -8,7 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// Ratio compares an arm with a base at the same number of open responses: in each repetition the one's figure / the other's.
+// Ratio compares an arm with a base at the same number of open responses: in each repetition the one's figure / the
+// other's.
 type Ratio struct {
 	Arm      string            `json:"arm"`
 	Base     string            `json:"base"`
@@ -21,7 +22,8 @@ type Ratio struct {
 	TTFTP99  benchtable.Spread `json:"ttft_p99_ms_more"` // arm - base
 }
 
-// Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a multiple of what a bare connection adds.
+// Added is what Laneway adds to the frontend over one that is fed in process, without what its engines use, as a
+// multiple of what a bare connection adds.
 type Added struct {
 	Arm     string `json:"arm"`
 	Bare    string `json:"bare"`
@@ -103,7 +105,8 @@ func (r *Report) addRatio(arm, base string, streams, reps int) {
 		}
 	}
 	if any {
-		x.Frontend, x.Total, x.Worker, x.TTFTP99 = benchtable.SpreadOf(front), benchtable.SpreadOf(total), benchtable.SpreadOf(worker), benchtable.SpreadOf(ttft)
+		x.Frontend, x.Total, x.Worker, x.TTFTP99 = benchtable.SpreadOf(front), benchtable.SpreadOf(total),
+			benchtable.SpreadOf(worker), benchtable.SpreadOf(ttft)
 		r.Ratios = append(r.Ratios, x)
 	}
 }
@@ -148,7 +151,8 @@ func (r *Report) addGrowth(arm string, few, many, reps int) {
 			x.LeftOut++
 			continue
 		}
-		front, total = append(front, b.Frontend.TokenUS/a.Frontend.TokenUS), append(total, b.TotalMS/a.TotalMS) // the same tokens a request
+		// the same tokens a request
+		front, total = append(front, b.Frontend.TokenUS/a.Frontend.TokenUS), append(total, b.TotalMS/a.TotalMS)
 	}
 	x.Frontend, x.Total = benchtable.SpreadOf(front), benchtable.SpreadOf(total)
 	r.Growth = append(r.Growth, x)

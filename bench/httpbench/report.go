@@ -58,8 +58,8 @@ type Run struct {
 	Worker   *Side   `json:"worker,omitempty"` // absent in process
 	Client   Side    `json:"client"`
 	TotalMS  float64 `json:"cpu_ms_per_request"` // of frontend and workers
-	// Engines is of the arm in-process: what engines without a plane and without clients use in a process of their own under the same load. The frontend's figure has as
-	// much in it that is no part of the out path.
+	// Engines is of the arm in-process: what engines without a plane and without clients use in a process of their own
+	// under the same load. The frontend's figure has as much in it that is no part of the out path.
 	Engines *Side `json:"engines_alone,omitempty"`
 	// MissedShare is the share of the engines' passes that were missed because the one before was late.
 	MissedShare *float64 `json:"missed_passes,omitempty"`
@@ -75,14 +75,17 @@ type Side struct {
 }
 
 // Marks of runs, beside those of planebench. A run with one is left out of the ratios.
-const MarkClientLimited = "client-limited" // the client's own loops were late, or it used the processor time that it can use
+// the client's own loops were late, or it used the processor time that it can use
+const MarkClientLimited = "client-limited"
 
 func newReport(cfg Config) *Report {
 	now := time.Now()
-	return &Report{Schema: Schema, ID: report.Name("http", now), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: planebench.Environment()}
+	return &Report{Schema: Schema, ID: report.Name("http", now), Label: cfg.Label, StartedAt: report.Stamp(now),
+		Config: cfg.Flags, Environment: planebench.Environment()}
 }
 
-// measured is what the processes of a run have said. windows are of the workers, the frontend, the client, and in process of the engines alone; totals of the workers and the frontend.
+// measured is what the processes of a run have said. windows are of the workers, the frontend, the client, and in
+// process of the engines alone; totals of the workers and the frontend.
 type measured struct {
 	lasted          time.Duration
 	busy, leastBusy float64
@@ -97,9 +100,11 @@ func summarize(a Arm, load Load, rep int, m measured) *Run {
 	n := len(m.totals) - 1 // workers
 	front, client := *m.windows[n].Usage, *m.windows[n+1].Usage
 	run := &Run{
-		Arm: a.Name, Streams: load.Streams, Run: rep, Interval: load.Interval.Seconds() * 1e3, WindowS: m.lasted.Seconds(), OutPath: m.outPath,
+		Arm: a.Name, Streams: load.Streams, Run: rep, Interval: load.Interval.Seconds() * 1e3,
+		WindowS: m.lasted.Seconds(), OutPath: m.outPath,
 		Tokens: front.Tokens, Requests: float64(front.Tokens) / float64(load.OSL), OfferedPerS: load.offered(),
-		Completed: m.seen.InWindow, CompletedAll: m.seen.Completed, TokensAll: m.seen.Tokens, ErrorsAll: m.seen.Errors, Wrong: m.seen.Wrong, Notes: m.seen.Notes,
+		Completed: m.seen.InWindow, CompletedAll: m.seen.Completed, TokensAll: m.seen.Tokens, ErrorsAll: m.seen.Errors,
+		Wrong: m.seen.Wrong, Notes: m.seen.Notes,
 		ClientLate: m.seen.LateP99, TTFT: report.NewDist(m.seen.TTFT), ITL: report.NewDist(m.seen.ITL),
 	}
 	run.RequestsPerS = run.Requests / run.WindowS
@@ -168,7 +173,8 @@ func (r *Run) mark(m measured, client usage) {
 	}
 }
 
-// check says why a run proves nothing: every token that an engine made must have been taken by the frontend and read by the client.
+// check says why a run proves nothing: every token that an engine made must have been taken by the frontend and read by
+// the client.
 func (r *Run) check(a Arm, m measured) string {
 	n := len(m.totals) - 1
 	front := m.totals[n].Totals
@@ -182,7 +188,8 @@ func (r *Run) check(a Arm, m measured) string {
 	case m.seen.Unaudited > 0:
 		return fmt.Sprintf("the text of %d responses was not verified", m.seen.Unaudited)
 	case r.ErrorsAll == 0 && (made != front.Tokens || made != m.seen.Tokens):
-		return fmt.Sprintf("tokens are missing: the engines made %d, the frontend took %d, the client read %d", made, front.Tokens, m.seen.Tokens)
+		return fmt.Sprintf("tokens are missing: the engines made %d, the frontend took %d, the client read %d", made,
+			front.Tokens, m.seen.Tokens)
 	case r.ErrorsAll == 0 && front.Open > 0:
 		return fmt.Sprintf("the frontend still serves %d responses that the client has seen end", front.Open)
 	}
@@ -203,13 +210,15 @@ func (r *Report) Verdict() error {
 	for _, run := range r.Runs {
 		name := fmt.Sprintf("%s at %d open responses, run %d", run.Arm, run.Streams, run.Run)
 		if run.Wrong > 0 {
-			problems = append(problems, fmt.Sprintf("%s: %d wrong tokens: %s", name, run.Wrong, strings.Join(run.Notes, "; ")))
+			problems = append(problems, fmt.Sprintf("%s: %d wrong tokens: %s", name, run.Wrong,
+				strings.Join(run.Notes, "; ")))
 		}
 		if run.Invalid != "" {
 			problems = append(problems, name+": "+run.Invalid)
 		}
 		if run.ErrorsAll > 0 {
-			problems = append(problems, fmt.Sprintf("%s: %d of %d responses failed: %s", name, run.ErrorsAll, run.ErrorsAll+run.CompletedAll, strings.Join(run.Notes, "; ")))
+			problems = append(problems, fmt.Sprintf("%s: %d of %d responses failed: %s", name, run.ErrorsAll,
+				run.ErrorsAll+run.CompletedAll, strings.Join(run.Notes, "; ")))
 		}
 	}
 	if len(problems) == 0 {

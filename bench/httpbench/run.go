@@ -50,7 +50,8 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 				return r, fmt.Errorf("%s at %d open responses, run %d: %w", o.arm.Name, o.streams, rep+1, err)
 			}
 			r.Runs = append(r.Runs, run)
-			cfg.progress("%s, %d open, run %d of %d: %s (%s in all)", o.arm.Name, o.streams, rep+1, cfg.Pairs, run, time.Since(began).Round(100*time.Millisecond))
+			cfg.progress("%s, %d open, run %d of %d: %s (%s in all)", o.arm.Name, o.streams, rep+1, cfg.Pairs, run,
+				time.Since(began).Round(100*time.Millisecond))
 		}
 	}
 	r.compare(cfg)
@@ -147,7 +148,8 @@ func oneRun(ctx context.Context, cfg Config, a Arm, streams, rep int) (*Run, err
 
 // start starts worker processes, then the frontend that knows them, then the client that knows the frontend.
 func (p *processes) start(ctx context.Context, cfg Config, a Arm, streams, rep int) error {
-	base := childConfig{Arm: a.Name, Load: cfg.load(streams), Processes: cfg.WorkerProcesses, OutPath: cfg.OutPath, Settings: cfg.Settings}
+	base := childConfig{Arm: a.Name, Load: cfg.load(streams), Processes: cfg.WorkerProcesses, OutPath: cfg.OutPath,
+		Settings: cfg.Settings}
 	if a.inProcess() {
 		base.Processes = 1
 	}
@@ -156,7 +158,8 @@ func (p *processes) start(ctx context.Context, cfg Config, a Arm, streams, rep i
 		if role == roleFrontend && cfg.ProfileDir != "" {
 			c.Profile = filepath.Join(cfg.ProfileDir, fmt.Sprintf("%s-%d-%d.pprof", a.Name, streams, rep))
 		}
-		one, err := childproc.StartProc[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args, Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, fmt.Sprintf("%s %d", role, i))
+		one, err := childproc.StartProc[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args,
+			Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, fmt.Sprintf("%s %d", role, i))
 		if err != nil {
 			return nil, message{}, err
 		}

@@ -139,16 +139,20 @@ func workerOf(f func(*Side) float64) func(*Run) (float64, bool) {
 func (r *Report) armTable() benchtable.Table {
 	ttft, itl := func(r *Run) *report.Dist { return r.TTFT }, func(r *Run) *report.Dist { return r.ITL }
 	p50, p99 := func(d *report.Dist) float64 { return d.P50 }, func(d *report.Dist) float64 { return d.P99 }
-	t := benchtable.Table{Title: "CPU (ms a request) and latency (ms)", Head: []string{"arm", "open", "runs", "req/s", "of offered", "frontend", "[min-max]", "to " + LanewayTCP, "worker", "[min-max]", "to " + LanewayTCP,
+	t := benchtable.Table{Title: "CPU (ms a request) and latency (ms)", Head: []string{"arm", "open", "runs", "req/s",
+		"of offered", "frontend", "[min-max]", "to " + LanewayTCP, "worker", "[min-max]", "to " + LanewayTCP,
 		"ttft p50", "p99", "itl p99", "marked", "errors", "wrong"}}
 	for _, g := range r.groups() {
 		front, worker := r.toOwn(g)
-		cells := []string{g.arm, fmt.Sprint(g.streams), fmt.Sprint(len(g.runs)), g.cell("%.0f", always(func(r *Run) float64 { return r.RequestsPerS })),
+		cells := []string{g.arm, fmt.Sprint(g.streams), fmt.Sprint(len(g.runs)),
+			g.cell("%.0f", always(func(r *Run) float64 { return r.RequestsPerS })),
 			g.cell("%.2f", always(func(r *Run) float64 { return r.RequestsPerS / r.OfferedPerS }))}
 		cells = append(append(cells, g.ranged(always(func(r *Run) float64 { return r.Frontend.CPUMS }))...), front)
 		cells = append(append(cells, g.ranged(workerOf(func(s *Side) float64 { return s.CPUMS }))...), worker)
-		t.Add(append(cells, g.cell("%.2f", point(ttft, p50)), g.cell("%.2f", point(ttft, p99)), g.cell("%.2f", point(itl, p99)),
-			g.sum(func(r *Run) int { return min(len(r.Marks), 1) }), g.sum(func(r *Run) int { return r.ErrorsAll }), g.sum(func(r *Run) int { return r.Wrong }))...)
+		t.Add(append(cells, g.cell("%.2f", point(ttft, p50)), g.cell("%.2f", point(ttft, p99)),
+			g.cell("%.2f", point(itl, p99)),
+			g.sum(func(r *Run) int { return min(len(r.Marks), 1) }), g.sum(func(r *Run) int { return r.ErrorsAll }),
+			g.sum(func(r *Run) int { return r.Wrong }))...)
 	}
 	return t
 }
@@ -167,11 +171,17 @@ func (r *Report) toOwn(g *runGroup) (front, worker string) {
 }
 
 func (r *Report) tokenTable() benchtable.Table {
-	t := benchtable.Table{Title: "CPU a token, and memory", Head: []string{"arm", "open", "frontend us/token", "of it system", "worker us/token", "engines alone", "client us/token", "frontend peak MiB", "KiB an open response",
+	t := benchtable.Table{Title: "CPU a token, and memory", Head: []string{"arm", "open", "frontend us/token",
+		"of it system", "worker us/token", "engines alone", "client us/token", "frontend peak MiB",
+		"KiB an open response",
 		"worker peak MiB", "passes missed", "host busy", "client late p99 ms"}}
 	for _, g := range r.groups() {
 		t.Add(g.arm, fmt.Sprint(g.streams), g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS })),
-			g.cell("%.2f", always(func(r *Run) float64 { return r.Frontend.TokenUS * r.Frontend.SystemMS / max(r.Frontend.CPUMS, 1e-9) })),
+			g.cell("%.2f",
+				always(func(r *Run) float64 {
+					return r.Frontend.TokenUS * r.Frontend.SystemMS / max(r.Frontend.CPUMS,
+						1e-9)
+				})),
 			g.cell("%.2f", workerOf(func(s *Side) float64 { return s.TokenUS })),
 			g.cell("%.2f", func(r *Run) (float64, bool) {
 				if r.Engines == nil {
@@ -180,8 +190,10 @@ func (r *Report) tokenTable() benchtable.Table {
 				return r.Engines.TokenUS, true
 			}),
 			g.cell("%.2f", always(func(r *Run) float64 { return r.Client.TokenUS })),
-			g.cell("%.0f", func(r *Run) (float64, bool) { return float64(r.Frontend.RSSPeak) / mib, r.Frontend.RSSPeak > 0 }),
-			g.cell("%.1f", func(r *Run) (float64, bool) { return r.Frontend.RSSPerOpen / kib, r.Frontend.RSSPerOpen != 0 }),
+			g.cell("%.0f",
+				func(r *Run) (float64, bool) { return float64(r.Frontend.RSSPeak) / mib, r.Frontend.RSSPeak > 0 }),
+			g.cell("%.1f",
+				func(r *Run) (float64, bool) { return r.Frontend.RSSPerOpen / kib, r.Frontend.RSSPerOpen != 0 }),
 			g.cell("%.0f", workerOf(func(s *Side) float64 { return float64(s.RSSPeak) / mib })),
 			g.cell("%.3f", func(r *Run) (float64, bool) { return known(r.MissedShare) }),
 			g.cell("%.2f", func(r *Run) (float64, bool) { return known(r.HostBusy) }),
@@ -191,27 +203,34 @@ func (r *Report) tokenTable() benchtable.Table {
 }
 
 func (r *Report) ratioTable() benchtable.Table {
-	t := benchtable.Table{Head: []string{"CPU of one / of the other", "open", "pairs", "frontend", "worker", "both", "TTFT p99 ms more", "left out", "behind"}}
+	t := benchtable.Table{Head: []string{"CPU of one / of the other", "open", "pairs", "frontend", "worker", "both",
+		"TTFT p99 ms more", "left out", "behind"}}
 	for _, x := range r.Ratios {
-		t.Add(x.Arm+" / "+x.Base, fmt.Sprint(x.Streams), fmt.Sprint(x.Frontend.N), x.Frontend.String(), x.Worker.String(), x.Total.String(), x.TTFTP99.More("%+.1f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.Behind))
+		t.Add(x.Arm+" / "+x.Base, fmt.Sprint(x.Streams), fmt.Sprint(x.Frontend.N), x.Frontend.String(),
+			x.Worker.String(), x.Total.String(), x.TTFTP99.More("%+.1f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.Behind))
 	}
 	t.Note("Median and range over the pairs, one of each repetition. " +
-		"Left out: pairs in which a run is marked. Behind: pairs that count although the first arm was behind the load, which makes it look cheaper, so its figures are \"at least\".")
+		"Left out: pairs in which a run is marked. Behind: pairs that count although the first arm was behind the " +
+		"load, which makes it look cheaper, so its figures are \"at least\".")
 	return t
 }
 
 func (r *Report) addedTable() benchtable.Table {
-	t := benchtable.Table{Head: []string{"added to the frontend over " + InProcess, "open", "repetitions", "ratio", "the one, ms a request", "the other", "left out", "the other added nothing"}}
+	t := benchtable.Table{Head: []string{"added to the frontend over " + InProcess, "open", "repetitions", "ratio",
+		"the one, ms a request", "the other", "left out", "the other added nothing"}}
 	for _, x := range r.Added {
-		t.Add(x.Arm+" / "+x.Bare, fmt.Sprint(x.Streams), fmt.Sprint(x.Ratio.N), x.Ratio.String(), x.OwnMS.More("%.3f"), x.BareMS.More("%.3f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.NoBase))
+		t.Add(x.Arm+" / "+x.Bare, fmt.Sprint(x.Streams), fmt.Sprint(x.Ratio.N), x.Ratio.String(), x.OwnMS.More("%.3f"),
+			x.BareMS.More("%.3f"), fmt.Sprint(x.LeftOut), fmt.Sprint(x.NoBase))
 	}
 	return t
 }
 
 func (r *Report) growthTable() benchtable.Table {
-	t := benchtable.Table{Head: []string{"CPU a token at the same tokens a second", "open / open", "pairs", "frontend", "frontend and workers", "left out"}}
+	t := benchtable.Table{Head: []string{"CPU a token at the same tokens a second", "open / open", "pairs", "frontend",
+		"frontend and workers", "left out"}}
 	for _, x := range r.Growth {
-		t.Add(x.Arm, fmt.Sprintf("%d / %d", x.To, x.From), fmt.Sprint(x.Frontend.N), x.Frontend.String(), x.Total.String(), fmt.Sprint(x.LeftOut))
+		t.Add(x.Arm, fmt.Sprintf("%d / %d", x.To, x.From), fmt.Sprint(x.Frontend.N), x.Frontend.String(),
+			x.Total.String(), fmt.Sprint(x.LeftOut))
 	}
 	return t
 }

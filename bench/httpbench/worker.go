@@ -68,12 +68,13 @@ func (r *workerRole) listenLaneway(ctx context.Context) (*place, error) {
 	}
 	r.undo = append(r.undo, path.Close)
 	d := w.Descriptor()
-	_, err = w.Serve(ctx, path, discovery.Worker{ID: cfg.Name, Models: []string{model}, Node: d}, func(req discovery.Request, out *responseplane.Writer) discovery.Reply {
-		if err := r.engines.submit(req.Payload, func(int) mock.Writer { return out }); err != nil {
-			return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
-		}
-		return discovery.Reply{Answer: discovery.Accepted}
-	})
+	_, err = w.Serve(ctx, path, discovery.Worker{ID: cfg.Name, Models: []string{model}, Node: d},
+		func(req discovery.Request, out *responseplane.Writer) discovery.Reply {
+			if err := r.engines.submit(req.Payload, func(int) mock.Writer { return out }); err != nil {
+				return discovery.Reply{Answer: discovery.BadRequest, Reason: err.Error()}
+			}
+			return discovery.Reply{Answer: discovery.Accepted}
+		})
 	return &place{Address: path.address(), Descriptor: &d}, err
 }
 

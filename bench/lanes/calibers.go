@@ -42,7 +42,8 @@ const (
 	libraryUnrel = "library, datagrams that came"
 )
 
-// Base is the caliber that one is compared with, "" for none: rates with the warm lane, what runs without sockets with the same over them.
+// Base is the caliber that one is compared with, "" for none: rates with the warm lane, what runs without sockets with
+// the same over them.
 func Base(caliber string) string {
 	if rest, ok := strings.CutPrefix(caliber, libraryEcho); ok {
 		return laneEcho + rest
@@ -50,7 +51,8 @@ func Base(caliber string) string {
 	switch {
 	case caliber == libraryFour:
 		return libraryOne
-	case slices.Contains([]string{freshLane, fourLane, libraryOne, libraryUnrel}, caliber), strings.HasPrefix(caliber, loss):
+	case slices.Contains([]string{freshLane, fourLane, libraryOne, libraryUnrel}, caliber),
+		strings.HasPrefix(caliber, loss):
 		return warmLane
 	}
 	return ""
@@ -84,11 +86,13 @@ func (f *figures) times(caliber string, v []time.Duration) {
 		name  string
 		share float64
 	}{{"p50", .5}, {"p99", .99}, {"p99.9", .999}} {
-		f.add(caliber+" "+p.name, "us", float64(v[min(int(p.share*float64(len(v))), len(v)-1)])/float64(time.Microsecond))
+		f.add(caliber+" "+p.name, "us",
+			float64(v[min(int(p.share*float64(len(v))), len(v)-1)])/float64(time.Microsecond))
 	}
 }
 
-// Calibers measures plane quic: handshake, one lane fresh and warm, echoes, four lanes, loss; and the QUIC library alone, without sockets, and its datagrams.
+// Calibers measures plane quic: handshake, one lane fresh and warm, echoes, four lanes, loss; and the QUIC library
+// alone, without sockets, and its datagrams.
 func Calibers(ctx context.Context, cfg CaliberConfig) ([]Figure, error) {
 	f := &figures{}
 	steps := []func(context.Context, CaliberConfig, *figures) error{oneLane, fourLanes, lossy, inMemory, datagrams}
@@ -202,7 +206,8 @@ func fourLanes(ctx context.Context, cfg CaliberConfig, f *figures) (err error) {
 
 // lossy measures a lane through a relay that drops and delays.
 func lossy(ctx context.Context, cfg CaliberConfig, f *figures) error {
-	for _, through := range []path{{0.01, 0}, {0.05, 0}, {0.01, 100 * time.Microsecond}, {0.05, 100 * time.Microsecond}} {
+	for _, through := range []path{{0.01, 0}, {0.05, 0}, {0.01, 100 * time.Microsecond},
+		{0.05, 100 * time.Microsecond}} {
 		if err := oneLossy(ctx, cfg, f, through); err != nil {
 			return err
 		}

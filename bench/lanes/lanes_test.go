@@ -15,7 +15,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOffload(t *testing.T) {
-	runs, err := Offload(t.Context(), OffloadConfig{Bytes: 4 << 20, Transfers: 2, Runs: 1, Log: slog.New(slog.DiscardHandler)})
+	runs, err := Offload(t.Context(), OffloadConfig{Bytes: 4 << 20, Transfers: 2, Runs: 1,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestCheckFinds(t *testing.T) {
 }
 
 func TestCalibers(t *testing.T) {
-	f, err := Calibers(t.Context(), CaliberConfig{Bytes: 4 << 20, Memory: 1 << 20, Echoes: 50, Runs: 1, Log: slog.New(slog.DiscardHandler)})
+	f, err := Calibers(t.Context(), CaliberConfig{Bytes: 4 << 20, Memory: 1 << 20, Echoes: 50, Runs: 1,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,8 @@ func TestCalibers(t *testing.T) {
 
 // TestRelay: the relay drops about what it is told to, and delays.
 func TestRelay(t *testing.T) {
-	p, err := newPair(t.Context(), quic.Config{}, path{loss: 0.05, rtt: 20 * time.Millisecond}, slog.New(slog.DiscardHandler))
+	p, err := newPair(t.Context(), quic.Config{}, path{loss: 0.05, rtt: 20 * time.Millisecond},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

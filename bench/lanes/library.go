@@ -144,7 +144,9 @@ func library(ctx context.Context, a, b net.PacketConn) (client, server *quic.Con
 	end = func() error { return errors.Join(ta.Close(), tb.Close(), a.Close(), b.Close()) }
 	ln, err := tb.Listen(&tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{protocol}}, cfg)
 	if err == nil {
-		client, err = ta.Dial(ctx, b.LocalAddr(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}}, cfg) // both ends are here
+		// both ends are here
+		client, err = ta.Dial(ctx, b.LocalAddr(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
+			cfg)
 	}
 	if err == nil {
 		server, err = ln.Accept(ctx)

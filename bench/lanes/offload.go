@@ -21,7 +21,8 @@ type OffloadConfig struct {
 	Progress  func(string)
 }
 
-// Run is one run over one lane. What is "for each MB" is of both ends together, but the calls: sends of the acceptor, receives of the dialler.
+// Run is one run over one lane. What is "for each MB" is of both ends together, but the calls: sends of the acceptor,
+// receives of the dialler.
 type Run struct {
 	GSO       bool    `json:"gso"`
 	GRO       bool    `json:"gro"`

@@ -30,7 +30,8 @@ func (a packetAddr) String() string  { return string(a) }
 
 func newPacketPair() (a, b *packetConn) {
 	make1 := func(name packetAddr) *packetConn {
-		return &packetConn{name: name, in: make(chan []byte, packetQueue), done: make(chan struct{}), moved: make(chan struct{})}
+		return &packetConn{name: name, in: make(chan []byte, packetQueue), done: make(chan struct{}),
+			moved: make(chan struct{})}
 	}
 	a, b = make1("a"), make1("b")
 	a.peer, b.peer = b, a
@@ -94,7 +95,8 @@ func (c *packetConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t
 // SetWriteDeadline has nothing to do: writes do not wait.
 func (c *packetConn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetReadBuffer has nothing to do, nor has SetWriteBuffer: packetQueue is what an end holds. Without them quic-go complains of each connection.
+// SetReadBuffer has nothing to do, nor has SetWriteBuffer: packetQueue is what an end holds. Without them quic-go
+// complains of each connection.
 func (c *packetConn) SetReadBuffer(int) error { return nil }
 
 func (c *packetConn) SetWriteBuffer(int) error { return nil }

@@ -125,7 +125,8 @@ func transfer(w io.Writer, r io.Reader, n int64) error {
 	return errors.Join(err, <-sent)
 }
 
-// check reads n bytes of transfer: the first of each chunk and where it ends are looked at, so that checking costs little.
+// check reads n bytes of transfer: the first of each chunk and where it ends are looked at, so that checking costs
+// little.
 func check(r io.Reader, n int64) error {
 	buf := make([]byte, chunk)
 	for at := int64(0); at < n; at += chunk {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// relay stands between a dialler and one acceptor: it drops a share of the datagrams, at random from a fixed seed, and holds each for half of a round-trip time.
+// relay stands between a dialler and one acceptor: it drops a share of the datagrams, at random from a fixed seed, and
+// holds each for half of a round-trip time.
 type relay struct {
 	front, back *net.UDPConn // towards the dialler, towards the acceptor
 	loss        float64

@@ -16,13 +16,15 @@ import (
 // slots is how many responses may be open on one bare connection.
 const slots = 1 << 16
 
-// Bare is the floor: one connection of the plane's own transport from each frontend to each worker process, on which what a pass leaves is one write. It has no
-// flow control, no cancel, no failover, no second lane, no identity and no replay. Pulled, each record is copied and wakes the goroutine of its response; as a
-// sink, it is handed out in the reader's own buffer.
+// Bare is the floor: one connection of the plane's own transport from each frontend to each worker process, on which
+// what a pass leaves is one write. It has no flow control, no cancel, no failover, no second lane, no identity and no
+// replay. Pulled, each record is copied and wakes the goroutine of its response; as a sink, it is handed out in the
+// reader's own buffer.
 func Bare(plane string) planebench.Peer {
 	return planebench.Peer{
 		Name: "bare-" + plane, Deliveries: planebench.Deliveries(), Over: plane,
-		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker,
+			error) {
 			w := &bareWorker{cfg: cfg, serve: serve}
 			w.list.Store(new([]*bareConn))
 			w.ctx, w.cancel = context.WithCancel(context.Background())

@@ -1,8 +1,10 @@
-// Package peers holds the other ways to bring records from workers to frontends, each as its users would write it, for measurements beside Laneway.
+// Package peers holds the other ways to bring records from workers to frontends, each as its users would write it, for
+// measurements beside Laneway.
 //
-// All run in the harness of internal/lab/planebench: its engines, records and checks, its processes, its clock. A peer that has a stream for each response has a
-// goroutine for each at both ends; what an engine puts waits in a queue of at most queueRecords records, past which the engine leaves the response out until
-// there is room. Nothing is resumed: a connection that dies ends its responses with an error.
+// All run in the harness of internal/lab/planebench: its engines, records and checks, its processes, its clock. A peer
+// that has a stream for each response has a goroutine for each at both ends; what an engine puts waits in a queue of at
+// most queueRecords records, past which the engine leaves the response out until there is room. Nothing is resumed: a
+// connection that dies ends its responses with an error.
 package peers
 
 import (

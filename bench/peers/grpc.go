@@ -21,12 +21,13 @@ const (
 	grpcTrailer = "laneway-bench-bin"
 )
 
-// GRPC is server streaming of gRPC-Go: one HTTP/2 connection from each frontend to each worker process, a call for each response, a message
-// (google.protobuf.BytesValue) for each record.
+// GRPC is server streaming of gRPC-Go: one HTTP/2 connection from each frontend to each worker process, a call for each
+// response, a message (google.protobuf.BytesValue) for each record.
 func GRPC() planebench.Peer {
 	return planebench.Peer{
 		Name: "grpc", Deliveries: pulled(),
-		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker,
+			error) {
 			w := &grpcWorker{cfg: cfg, serve: serve, done: make(chan struct{})}
 			w.server = grpc.NewServer()
 			w.server.RegisterService(&grpc.ServiceDesc{

@@ -17,7 +17,8 @@ func Yamux() planebench.Peer {
 	cfg := yamux.DefaultConfig()
 	cfg.AcceptBacklog = 16384 // all streams may be opened at once
 	cfg.LogOutput = io.Discard
-	return muxer("yamux", cfg, yamux.Server, yamux.Client, (*yamux.Session).Open, (*yamux.Session).AcceptStreamWithContext, yamux.ErrSessionShutdown)
+	return muxer("yamux", cfg, yamux.Server, yamux.Client, (*yamux.Session).Open,
+		(*yamux.Session).AcceptStreamWithContext, yamux.ErrSessionShutdown)
 }
 
 // Smux is one TCP connection from each frontend to each worker process, with a smux stream for each response.
@@ -28,8 +29,10 @@ func Smux() planebench.Peer {
 	return muxer("smux", cfg, smux.Server, smux.Client, (*smux.Session).OpenStream, accept, io.ErrClosedPipe)
 }
 
-// muxer is the peer of a library that has streams on one TCP connection. ended is what its Close may say of a session that the other side has ended.
-func muxer[C any, S io.Closer, O, A io.ReadWriteCloser](name string, cfg *C, server, client func(io.ReadWriteCloser, *C) (S, error), open func(S) (O, error),
+// muxer is the peer of a library that has streams on one TCP connection. ended is what its Close may say of a session
+// that the other side has ended.
+func muxer[C any, S io.Closer, O, A io.ReadWriteCloser](name string, cfg *C, server, client func(io.ReadWriteCloser,
+	*C) (S, error), open func(S) (O, error),
 	accept func(S, context.Context) (A, error), ended error) planebench.Peer {
 	over := func(create func(io.ReadWriteCloser, *C) (S, error)) func(net.Conn) (session, error) {
 		return func(conn net.Conn) (session, error) {

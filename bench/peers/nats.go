@@ -14,13 +14,14 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
-// NATS is a subject for each response through a NATS server in a process of its own: the frontend subscribes to an inbox, the worker publishes each record
-// to it.
+// NATS is a subject for each response through a NATS server in a process of its own: the frontend subscribes to an
+// inbox, the worker publishes each record to it.
 func NATS() planebench.Peer {
 	return planebench.Peer{
 		Name: "nats", Deliveries: pulled(),
 		Broker: func(planebench.PeerConfig) (planebench.PeerBroker, error) { return &natsBroker{}, nil },
-		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker,
+			error) {
 			return &natsWorker{cfg: cfg, serve: serve}, nil
 		},
 		Frontend: func(cfg planebench.PeerConfig) (planebench.PeerFrontend, error) { return newNATSFrontend(cfg) },
@@ -94,7 +95,8 @@ func (w *natsWorker) Close() error {
 	return nil
 }
 
-// natsWriter publishes each record. There is no flow control: a server or a frontend that is slow drops, which the checks find.
+// natsWriter publishes each record. There is no flow control: a server or a frontend that is slow drops, which the
+// checks find.
 type natsWriter struct {
 	nc      *nats.Conn
 	subject string
@@ -131,7 +133,8 @@ type natsFrontend struct {
 	nc *nats.Conn
 }
 
-// newNATSFrontend connects. A subscription has room for one whole response: nats.go's default of 512 KiB each is 4 GiB at 8,192.
+// newNATSFrontend connects. A subscription has room for one whole response: nats.go's default of 512 KiB each is 4 GiB
+// at 8,192.
 func newNATSFrontend(cfg planebench.PeerConfig) (*natsFrontend, error) {
 	nc, err := natsConnect(cfg.Broker, cfg.Load.OSL+1)
 	if err != nil {
@@ -189,7 +192,8 @@ func (r *natsResponse) Kill()           { _ = r.sub.Unsubscribe() }
 
 // Close takes the subscription back; one that was killed, or whose connection has ended, has none any more.
 func (r *natsResponse) Close() error {
-	if err := r.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) && !errors.Is(err, nats.ErrConnectionClosed) {
+	if err := r.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrBadSubscription) &&
+		!errors.Is(err, nats.ErrConnectionClosed) {
 		return err
 	}
 	return nil

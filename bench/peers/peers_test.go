@@ -70,9 +70,11 @@ func TestNextFrame(t *testing.T) {
 }
 
 // sides are a peer's two ends, and its broker, in this process. Each is closed when the test ends.
-func sides(t *testing.T, p planebench.Peer, delivery string, serve func([]byte, planebench.PeerWriter) error) planebench.PeerFrontend {
+func sides(t *testing.T, p planebench.Peer, delivery string,
+	serve func([]byte, planebench.PeerWriter) error) planebench.PeerFrontend {
 	t.Helper()
-	cfg := planebench.PeerConfig{Delivery: delivery, Load: planebench.Load{Concurrency: 4, OSL: 100}, Log: slog.New(slog.DiscardHandler)}
+	cfg := planebench.PeerConfig{Delivery: delivery, Load: planebench.Load{Concurrency: 4, OSL: 100},
+		Log: slog.New(slog.DiscardHandler)}
 	closing := func(c io.Closer) {
 		t.Cleanup(func() {
 			if err := errors.Join(c.Close(), c.Close()); err != nil {
@@ -131,7 +133,8 @@ func sides(t *testing.T, p planebench.Peer, delivery string, serve func([]byte, 
 	return f
 }
 
-// TestWorkerDies: a response whose worker ends in the middle never looks complete, and both sides end without waiting for each other.
+// TestWorkerDies: a response whose worker ends in the middle never looks complete, and both sides end without waiting
+// for each other.
 func TestWorkerDies(t *testing.T) {
 	for _, p := range All() {
 		if p.Broker != nil {
@@ -141,7 +144,8 @@ func TestWorkerDies(t *testing.T) {
 			writers := make(chan planebench.PeerWriter, 1)
 			var worker planebench.PeerWorker
 			make := p.Worker
-			p.Worker = func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+			p.Worker = func(cfg planebench.PeerConfig,
+				serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
 				var err error
 				worker, err = make(cfg, serve)
 				return worker, err
@@ -170,7 +174,8 @@ func TestWorkerDies(t *testing.T) {
 			if err := worker.Close(); err != nil {
 				t.Error(err)
 			}
-			if batch, err := res.NextBatch(t.Context()); err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && res.Trailer() != nil {
+			if batch, err := res.NextBatch(t.Context()); err == nil || errors.Is(err, io.EOF) &&
+				!errors.Is(err, io.ErrUnexpectedEOF) && res.Trailer() != nil {
 				t.Errorf("after the worker's end: %q, %v", batch, err)
 			}
 			_ = res.Close() // its connection has gone

@@ -91,7 +91,8 @@ func (q *queue) rouse() {
 	}
 }
 
-// take waits for frames and returns all that are there, valid until the next call. last says that the end is among them.
+// take waits for frames and returns all that are there, valid until the next call. last says that the end is among
+// them.
 func (q *queue) take(done <-chan struct{}) (frames []byte, last bool, err error) {
 	for {
 		q.mu.Lock()

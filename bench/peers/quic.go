@@ -31,7 +31,8 @@ func listenQUIC(context.Context) (listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{quicProtocol}}, quicConfig())
+	ln, err := quic.ListenAddr("127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert},
+		NextProtos: []string{quicProtocol}}, quicConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,8 @@ func listenQUIC(context.Context) (listener, error) {
 
 // dialQUIC does not verify whom it meets: both ends are this program.
 func dialQUIC(ctx context.Context, address string) (session, error) {
-	conn, err := quic.DialAddr(ctx, address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{quicProtocol}}, quicConfig())
+	conn, err := quic.DialAddr(ctx, address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{quicProtocol}},
+		quicConfig())
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ type carrier struct {
 func (c carrier) peer(name string) planebench.Peer {
 	return planebench.Peer{
 		Name: name, Deliveries: pulled(),
-		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker,
+			error) {
 			w := &sessionWorker{carrier: c, cfg: cfg, serve: serve, open: map[io.Closer]bool{}}
 			w.ctx, w.cancel = context.WithCancel(context.Background())
 			return w, nil

@@ -14,11 +14,13 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/planebench"
 )
 
-// SSE is server-sent events over HTTP/1.1: a POST for each response, an event for each record, which carries it in base64. Connections are kept alive.
+// SSE is server-sent events over HTTP/1.1: a POST for each response, an event for each record, which carries it in
+// base64. Connections are kept alive.
 func SSE() planebench.Peer {
 	return planebench.Peer{
 		Name: "sse", Deliveries: pulled(),
-		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker, error) {
+		Worker: func(cfg planebench.PeerConfig, serve func([]byte, planebench.PeerWriter) error) (planebench.PeerWorker,
+			error) {
 			w := &sseWorker{cfg: cfg, serve: serve, done: make(chan struct{})}
 			w.server = &http.Server{Handler: http.HandlerFunc(w.respond)}
 			return w, nil
@@ -130,7 +132,8 @@ func (f *sseFrontend) Connect(_ context.Context, worker int, address string) err
 	return nil
 }
 
-// Open returns when the worker process has answered, which it does with its first record, and hands the response's body on.
+// Open returns when the worker process has answered, which it does with its first record, and hands the response's body
+// on.
 func (f *sseFrontend) Open(ctx context.Context, worker int, request []byte) (planebench.PeerResponse, error) {
 	f.mu.Lock()
 	address := f.addresses[worker]

@@ -64,7 +64,8 @@ func (e *RunError) Error() string {
 // defaults is the name of what the others are compared with.
 const defaults = "default"
 
-// Run tries all settings. A setting whose run fails is left out from there on, and the error names it; ctx ends everything, with the pairs that there are.
+// Run tries all settings. A setting whose run fails is left out from there on, and the error names it; ctx ends
+// everything, with the pairs that there are.
 func Run(ctx context.Context, c Config) (pairs []Pair, left []Left, err error) {
 	root, err := children.Root(ctx)
 	if err != nil {
@@ -112,7 +113,8 @@ type runner struct {
 // planes are those of the settings that are run at all.
 func (r *runner) planes(settings ...Setting) (out []string) {
 	for _, p := range r.Planes {
-		if slices.ContainsFunc(settings, func(s Setting) bool { return s.Planes == nil || slices.Contains(s.Planes, p) }) {
+		if slices.ContainsFunc(settings,
+			func(s Setting) bool { return s.Planes == nil || slices.Contains(s.Planes, p) }) {
 			out = append(out, p)
 		}
 	}
@@ -164,8 +166,9 @@ func byPlane(r *planebench.Report, baseline string) map[string]*planebench.Run {
 }
 
 func ratio(name, plane string, n int, one, base *planebench.Run) Pair {
-	p := Pair{Setting: name, Plane: plane, Pair: n, Marks: slices.Concat(one.Marks, base.Marks), Frontend: one.Frontend.CPUMS / base.Frontend.CPUMS,
-		Worker: one.Worker.CPUMS / base.Worker.CPUMS, Total: one.TotalMS / base.TotalMS}
+	p := Pair{Setting: name, Plane: plane, Pair: n, Marks: slices.Concat(one.Marks, base.Marks),
+		Frontend: one.Frontend.CPUMS / base.Frontend.CPUMS,
+		Worker:   one.Worker.CPUMS / base.Worker.CPUMS, Total: one.TotalMS / base.TotalMS}
 	if one.Delay != nil && base.Delay != nil {
 		p.Delay = one.Delay.P99 - base.Delay.P99
 	}
@@ -176,7 +179,8 @@ func ratio(name, plane string, n int, one, base *planebench.Run) Pair {
 }
 
 // load is one run of `loadgen plane`.
-func (r *runner) load(ctx context.Context, s Setting, name string, planes []string, more ...string) (*planebench.Report, error) {
+func (r *runner) load(ctx context.Context, s Setting, name string, planes []string, more ...string) (*planebench.Report,
+	error) {
 	r.Say(name + ": " + strings.Join(planes, ","))
 	dir, err := filepath.Abs(filepath.Join(r.Dir, name))
 	if err != nil {
@@ -186,9 +190,11 @@ func (r *runner) load(ctx context.Context, s Setting, name string, planes []stri
 	if path == "" {
 		path = r.binaries[defaults]
 	}
-	args := slices.Concat([]string{"plane", "--response-plane=" + strings.Join(planes, ","), "--log-level=error", "--artifact-dir=" + dir}, r.Load, s.Flags, more)
+	args := slices.Concat([]string{"plane", "--response-plane=" + strings.Join(planes, ","), "--log-level=error",
+		"--artifact-dir=" + dir}, r.Load, s.Flags, more)
 	var out strings.Builder
-	code, err := children.Run(ctx, children.Command{Path: path, Args: args, Env: s.Env, Stdout: &out, Stderr: &out, Limit: r.Limit})
+	code, err := children.Run(ctx, children.Command{Path: path, Args: args, Env: s.Env, Stdout: &out, Stderr: &out,
+		Limit: r.Limit})
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		return nil, &RunError{s.Name, code, fmt.Sprintf("%v: %s", err, lines[len(lines)-1])}
@@ -206,7 +212,8 @@ func (r *runner) build(ctx context.Context) (left []Left, err error) {
 	compile := func(name string, env []string, args ...string) error {
 		r.Say("building " + name)
 		path := filepath.Join(r.bin, name)
-		if err := children.Go(ctx, r.root, env, append(append([]string{"build", "-o", path}, args...), "./cmd/loadgen")...); err != nil {
+		if err := children.Go(ctx, r.root, env, append(append([]string{"build", "-o", path}, args...),
+			"./cmd/loadgen")...); err != nil {
 			return err
 		}
 		r.binaries[name] = path
@@ -219,7 +226,8 @@ func (r *runner) build(ctx context.Context) (left []Left, err error) {
 		switch {
 		case s.Build == nil:
 			continue
-		case slices.ContainsFunc(s.Build.Env, func(v string) bool { return strings.HasPrefix(v, "GOAMD64=") }) && runtime.GOARCH != "amd64":
+		case slices.ContainsFunc(s.Build.Env, func(v string) bool { return strings.HasPrefix(v, "GOAMD64=") }) &&
+			runtime.GOARCH != "amd64":
 			left = append(left, Left{s.Name, "this machine is " + runtime.GOARCH})
 			continue
 		}
@@ -241,7 +249,9 @@ func (r *runner) build(ctx context.Context) (left []Left, err error) {
 // profile merges the CPU profiles of all processes of a run with the default.
 func (r *runner) profile(ctx context.Context) (string, error) {
 	dir := filepath.Join(r.bin, "profiles")
-	if _, err := r.load(ctx, Setting{Name: defaults}, "profile-for-PGO", r.planes(Setting{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}}), "--cpuprofile-dir="+dir); err != nil {
+	if _, err := r.load(ctx, Setting{Name: defaults}, "profile-for-PGO",
+		r.planes(Setting{Planes: []string{transport.PlaneTCP, transport.PlaneQUIC}}), "--cpuprofile-dir="+
+			dir); err != nil {
 		return "", err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.pprof"))
@@ -252,5 +262,6 @@ func (r *runner) profile(ctx context.Context) (string, error) {
 		return "", errors.New("the run has left no CPU profile")
 	}
 	merged := filepath.Join(r.bin, "default.pgo")
-	return merged, children.Go(ctx, r.root, nil, append([]string{"tool", "pprof", "-proto", "-output=" + merged}, files...)...)
+	return merged, children.Go(ctx, r.root, nil, append([]string{"tool", "pprof", "-proto", "-output=" + merged},
+		files...)...)
 }

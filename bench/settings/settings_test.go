@@ -35,24 +35,30 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// TestRatios: each plane against its own default, the bare plane of a fixed gap instead of ours, and no ratio of a marked run.
+// TestRatios: each plane against its own default, the bare plane of a fixed gap instead of ours, and no ratio of a
+// marked run.
 func TestRatios(t *testing.T) {
 	run := func(plane, baseline string, front, worker, delay float64, marks ...string) *planebench.Run {
-		return &planebench.Run{Plane: plane, Baseline: baseline, Frontend: planebench.Side{CPUMS: front}, Worker: planebench.Side{CPUMS: worker}, TotalMS: front + worker,
+		return &planebench.Run{Plane: plane, Baseline: baseline, Frontend: planebench.Side{CPUMS: front},
+			Worker: planebench.Side{CPUMS: worker}, TotalMS: front + worker,
 			Delay: &report.Dist{P99: delay}, Marks: marks}
 	}
 	base := byPlane(&planebench.Report{Runs: []*planebench.Run{run("tcp", "", 2, 4, 1), run("quic", "", 4, 4, 1)}}, "")
-	one := byPlane(&planebench.Report{Runs: []*planebench.Run{run("tcp", "", 100, 100, 100), run("tcp", "batched", 1, 2, 3), run("quic", "batched", 4, 8, 1, "machine-limited")}}, "batched")
+	one := byPlane(&planebench.Report{Runs: []*planebench.Run{run("tcp", "", 100, 100, 100),
+		run("tcp", "batched", 1, 2, 3), run("quic", "batched", 4, 8, 1, "machine-limited")}}, "batched")
 	tcp, quic := ratio("gap", "tcp", 1, one["tcp"], base["tcp"]), ratio("gap", "quic", 1, one["quic"], base["quic"])
-	if tcp.Frontend != 0.5 || tcp.Worker != 0.5 || tcp.Total != 0.5 || tcp.Delay != 2 || len(tcp.Marks) != 0 || quic.Total != 1.5 || len(quic.Marks) != 1 {
+	if tcp.Frontend != 0.5 || tcp.Worker != 0.5 || tcp.Total != 0.5 || tcp.Delay != 2 || len(tcp.Marks) != 0 ||
+		quic.Total != 1.5 || len(quic.Marks) != 1 {
 		t.Errorf("%+v, %+v", tcp, quic)
 	}
 	var out strings.Builder
-	if err := benchtable.Print(&out, Shown([]Setting{{Name: "gap"}, {Name: "other"}}, []string{"tcp", "quic"}, []Pair{tcp, tcp, quic}, []Left{{"other", "no reason"}})); err != nil {
+	if err := benchtable.Print(&out, Shown([]Setting{{Name: "gap"}, {Name: "other"}}, []string{"tcp", "quic"},
+		[]Pair{tcp, tcp, quic}, []Left{{"other", "no reason"}})); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
-	for _, want := range []string{"gap tcp 2 0 0.50 [0.50-0.50]", "+2.00 [+2.00 to +2.00]", "gap quic 0 1 - - -", "Left out: other: no reason"} {
+	for _, want := range []string{"gap tcp 2 0 0.50 [0.50-0.50]", "+2.00 [+2.00 to +2.00]", "gap quic 0 1 - - -",
+		"Left out: other: no reason"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, &out)
 		}

@@ -6,9 +6,11 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 )
 
-// Shown is a row for each setting and plane: the median over the pairs, and their range. Under 1 is better than the default.
+// Shown is a row for each setting and plane: the median over the pairs, and their range. Under 1 is better than the
+// default.
 func Shown(settings []Setting, planes []string, pairs []Pair, left []Left) benchtable.Table {
-	t := benchtable.Table{Head: []string{"setting / default", "plane", "pairs", "marked", "frontend CPU", "worker CPU", "all CPU", "delay p99 ms", "TTFT p99 ms"}}
+	t := benchtable.Table{Head: []string{"setting / default", "plane", "pairs", "marked", "frontend CPU", "worker CPU",
+		"all CPU", "delay p99 ms", "TTFT p99 ms"}}
 	for _, s := range settings {
 		for _, plane := range planes {
 			var front, worker, total, delay, ttft []float64
@@ -28,7 +30,8 @@ func Shown(settings []Setting, planes []string, pairs []Pair, left []Left) bench
 			}
 			share := func(v []float64) string { return benchtable.SpreadOf(v).String() }
 			more := func(v []float64) string { return benchtable.SpreadOf(v).More("%+.2f") }
-			t.Add(s.Name, plane, fmt.Sprint(len(front)), fmt.Sprint(marked), share(front), share(worker), share(total), more(delay), more(ttft))
+			t.Add(s.Name, plane, fmt.Sprint(len(front)), fmt.Sprint(marked), share(front), share(worker), share(total),
+				more(delay), more(ttft))
 		}
 	}
 	for _, l := range left {

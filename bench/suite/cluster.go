@@ -30,8 +30,10 @@ func clusterTable(dir string) ([]benchtable.Table, error) {
 	if !slices.ContainsFunc(runs, func(r clusterRun) bool { return r.arm == base }) {
 		base = runs[0].arm
 	}
-	t := benchtable.Table{Head: []string{"configuration", "holders", "runs", "requests/s", "to " + base, "TTFT p50 (ms)", "TTFT p99", "ITL p99",
-		"frontend CPU (ms/request)", "to " + base, "worker CPU", "to " + base, "datagrams/token", "drops", "errors", "machine busy", "marks"}}
+	t := benchtable.Table{Head: []string{"configuration", "holders", "runs", "requests/s", "to " + base,
+		"TTFT p50 (ms)", "TTFT p99", "ITL p99",
+		"frontend CPU (ms/request)", "to " + base, "worker CPU", "to " + base, "datagrams/token", "drops", "errors",
+		"machine busy", "marks"}}
 	var seen []string
 	for _, r := range runs {
 		key := fmt.Sprint(r.arm, " ", r.holders)
@@ -51,10 +53,12 @@ func clusterTable(dir string) ([]benchtable.Table, error) {
 			holders = fmt.Sprint(r.holders)
 		}
 		t.Add(r.arm, holders, fmt.Sprint(len(figures(runs, r, errorsOf))), span(of(rateOf), 1), to(rateOf),
-			span(of(ttft50), 1), span(of(ttft99), 1), span(of(itl99), 1), span(of(frontCPU), 2), to(frontCPU), span(of(workerCPU), 2), to(workerCPU),
+			span(of(ttft50), 1), span(of(ttft99), 1), span(of(itl99), 1), span(of(frontCPU), 2), to(frontCPU),
+			span(of(workerCPU), 2), to(workerCPU),
 			span(of(datagrams), 4), span(of(drops), 0), span(of(errorsOf), 0), span(of(busy), 2), marks(runs, r))
 	}
-	t.Note("Least and most over the runs, of the steady window; drops (RcvbufErrors of the frontend's host) and errors of the whole run. " +
+	t.Note("Least and most over the runs, of the steady window; drops (RcvbufErrors of the frontend's host) and " +
+		"errors of the whole run. " +
 		"Ratios are run by run, median and range, whatever the number of holders.")
 	return []benchtable.Table{t}, nil
 }
@@ -84,7 +88,8 @@ func clusterRuns(dir string) (out []clusterRun, err error) {
 		}
 		out = append(out, one)
 	}
-	slices.SortStableFunc(out, func(a, b clusterRun) int { return strings.Compare(a.StartedAt, b.StartedAt) }) // the order of the arms
+	// the order of the arms
+	slices.SortStableFunc(out, func(a, b clusterRun) int { return strings.Compare(a.StartedAt, b.StartedAt) })
 	return out, nil
 }
 

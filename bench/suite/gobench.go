@@ -32,8 +32,9 @@ type result struct {
 	values map[string][]float64 // by unit
 }
 
-// summary joins the passes of Go benchmarks: a table for each benchmark whose lines are named alike, with a column for each KEY=VALUE of the names, then for each unit
-// the median and the range, and of the unit ratio what it is to that of a base. It is empty for text that has no results.
+// summary joins the passes of Go benchmarks: a table for each benchmark whose lines are named alike, with a column for
+// each KEY=VALUE of the names, then for each unit the median and the range, and of the unit ratio what it is to that of
+// a base. It is empty for text that has no results.
 func summary(text, ratio string) (out []benchtable.Table) {
 	var results []*result
 	var units []string
@@ -118,7 +119,8 @@ func tableOf(rows []*result, units []string, ratio string) benchtable.Table {
 // planeKey is the element of a name that says which plane a line is of.
 const planeKey = "plane"
 
-// baseName is what lines are compared with: the same on the first line's plane, or where there are no planes, the first line.
+// baseName is what lines are compared with: the same on the first line's plane, or where there are no planes, the first
+// line.
 func baseName(first *result) string {
 	if i := slices.Index(first.keys, planeKey); i >= 0 {
 		return first.cells[i]

@@ -25,10 +25,12 @@ func (ix *Index) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, IndexFile), append(b, '\n'), 0o644), os.WriteFile(filepath.Join(dir, PageFile), []byte(ix.page(dir)), 0o644))
+	return errors.Join(os.WriteFile(filepath.Join(dir, IndexFile), append(b, '\n'), 0o644),
+		os.WriteFile(filepath.Join(dir, PageFile), []byte(ix.page(dir)), 0o644))
 }
 
-// page is suite.md: the machine, a row for each part, and the tables of each with the command that makes them, as a document takes them; where there are none, what it printed.
+// page is suite.md: the machine, a row for each part, and the tables of each with the command that makes them, as a
+// document takes them; where there are none, what it printed.
 func (ix *Index) page(dir string) string {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
@@ -60,7 +62,9 @@ func (ix *Index) page(dir string) string {
 	}
 	line("\n| part | exit code | minutes | expected | load average before | output |\n|---|---|---|---|---|---|")
 	for _, r := range ix.Parts {
-		line("| [%s](#%s) | %d | %s | %s | %s | [stdout](%s) [stderr](%s) |", r.Name, r.Name, r.ExitCode, minutes(r.Seconds/60), minutes(r.Expected), r.LoadBefore, filepath.ToSlash(r.Stdout), filepath.ToSlash(r.Stderr))
+		line("| [%s](#%s) | %d | %s | %s | %s | [stdout](%s) [stderr](%s) |", r.Name, r.Name, r.ExitCode,
+			minutes(r.Seconds/60), minutes(r.Expected), r.LoadBefore, filepath.ToSlash(r.Stdout),
+			filepath.ToSlash(r.Stderr))
 	}
 	for _, r := range ix.Parts {
 		line("\n## %s\n\n%s.\n", r.Name, strings.ToUpper(r.What[:1])+r.What[1:])

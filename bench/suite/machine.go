@@ -24,16 +24,20 @@ type Machine struct {
 
 // sysctls are the settings of the kernel that move the figures.
 var sysctls = []string{
-	"net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default", "net.core.default_qdisc", "net.core.netdev_max_backlog", "net.core.busy_poll",
-	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem", "net.ipv4.ip_local_port_range",
+	"net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default",
+	"net.core.default_qdisc", "net.core.netdev_max_backlog", "net.core.busy_poll",
+	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
+	"net.ipv4.ip_local_port_range",
 	"kernel.io_uring_disabled", "kernel.sched_rt_runtime_us", "fs.nr_open",
 }
 
 // variables of the environment that the programs' runtime and the QUIC library read.
-var variables = []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GOAMD64", "GODEBUG", "GOFLAGS", "QUIC_GO_DISABLE_GSO", "QUIC_GO_DISABLE_ECN"}
+var variables = []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GOAMD64", "GODEBUG", "GOFLAGS", "QUIC_GO_DISABLE_GSO",
+	"QUIC_GO_DISABLE_ECN"}
 
 func machine() Machine {
-	m := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: procstat.CPUs(), Go: runtime.Version(), Settings: map[string]string{}, Env: map[string]string{}}
+	m := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: procstat.CPUs(), Go: runtime.Version(),
+		Settings: map[string]string{}, Env: map[string]string{}}
 	m.Kernel, _ = procstat.Kernel()
 	m.CPU, m.Memory = field("/proc/cpuinfo", "model name"), field("/proc/meminfo", "MemTotal")
 	for _, name := range sysctls {
@@ -85,7 +89,8 @@ func revision(ctx context.Context, root string) Revision {
 		return Revision{ID: "unknown"}
 	}
 	r := Revision{ID: id}
-	changes, err := children.Output(ctx, root, "git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal")
+	changes, err := children.Output(ctx, root, "git", "--no-optional-locks", "status", "--porcelain",
+		"--untracked-files=normal")
 	if err != nil {
 		return Revision{ID: id, Changes: []string{"not known: " + err.Error()}}
 	}

@@ -26,7 +26,8 @@ type Part struct {
 	Program string
 	Dir     string // below the root of the checkout; Go benchmarks run in the folder of their package
 	Args    []string
-	// Passes is how often it is run, for Go benchmarks, which do not repeat themselves interleaved; 0 = once, it repeats by itself.
+	// Passes is how often it is run, for Go benchmarks, which do not repeat themselves interleaved; 0 = once, it
+	// repeats by itself.
 	Passes  int
 	Ratio   string  // of a Go benchmark: the unit of which each line is compared with a base
 	Minutes float64 // what it takes on 2 cores
@@ -40,43 +41,78 @@ type Part struct {
 // Parts are all of them, in the order in which they are run.
 func Parts() []Part {
 	return []Part{
-		{Name: "transport", What: "messages over lanes, ports and a group of sockets", Program: loadgen, Args: words("transport"), Quick: words("transport --quick"), Minutes: 3, Artifacts: true},
-		{Name: "streams", What: "16, 64 and 256 streams over 1 to 8 lanes; half the items of the command's default", Program: loadgen, Args: words("streams --item-count=100000"),
+		{Name: "transport", What: "messages over lanes, ports and a group of sockets", Program: loadgen,
+			Args: words("transport"), Quick: words("transport --quick"), Minutes: 3, Artifacts: true},
+		{Name: "streams", What: "16, 64 and 256 streams over 1 to 8 lanes; half the items of the command's default",
+			Program: loadgen, Args: words("streams --item-count=100000"),
 			Quick: words("streams --quick --lanes=1,4 --streams=16"), Minutes: 5, Artifacts: true},
-		{Name: "peers", What: "load A: Laneway, other libraries and a bare connection", Program: self, Args: words("--pairs=3"), Quick: words("--pairs=1 --streams=24 --engines=4" + quickLoad), Minutes: 4.2, Artifacts: true},
-		{Name: "peers-128-engines", What: "the same with 8 records a batch", Program: self, Args: words("--pairs=3 --engines=128 --peer=bare-tcp,bare-quic,grpc"),
-			Quick: words("--pairs=1 --peer=bare-tcp --streams=24 --engines=8" + quickLoad), Minutes: 2.6, Artifacts: true},
+		{Name: "peers", What: "load A: Laneway, other libraries and a bare connection", Program: self,
+			Args: words("--pairs=3"), Quick: words("--pairs=1 --streams=24 --engines=4" + quickLoad), Minutes: 4.2,
+			Artifacts: true},
+		{Name: "peers-128-engines", What: "the same with 8 records a batch", Program: self,
+			Args:  words("--pairs=3 --engines=128 --peer=bare-tcp,bare-quic,grpc"),
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=24 --engines=8" + quickLoad), Minutes: 2.6,
+			Artifacts: true},
 		{Name: "peers-8192", What: "the same with 8,192 open responses", Program: self,
-			Args:  words("--pairs=3 --streams=8192 --engines=64 --inter-token-latency=100ms --duration=5s --peer=bare-tcp,bare-quic,grpc,tcp-connection"),
-			Quick: words("--pairs=1 --peer=bare-tcp --streams=96 --engines=8" + quickLoad), Minutes: 4.3, Artifacts: true},
-		{Name: "gaps", What: "gap against CPU and delays: 1,024 open responses, 128 engines", Program: self, Args: words("gaps --pairs=3"),
-			Quick: words("gaps --pairs=1 --gap=0s,2ms --response-plane=tcp --streams=24 --engines=8" + quickLoad), Minutes: 2.8, Artifacts: true},
+			Args: words("--pairs=3 --streams=8192 --engines=64 --inter-token-latency=100ms --duration=5s " +
+				"--peer=bare-tcp,bare-quic,grpc,tcp-connection"),
+			Quick: words("--pairs=1 --peer=bare-tcp --streams=96 --engines=8" + quickLoad), Minutes: 4.3,
+			Artifacts: true},
+		{Name: "gaps", What: "gap against CPU and delays: 1,024 open responses, 128 engines", Program: self,
+			Args:    words("gaps --pairs=3"),
+			Quick:   words("gaps --pairs=1 --gap=0s,2ms --response-plane=tcp --streams=24 --engines=8" + quickLoad),
+			Minutes: 2.8, Artifacts: true},
 		{Name: "gaps-8192", What: "gap against CPU and delays: 8,192 open responses, 1,024 engines", Program: self,
-			Args:  words("gaps --pairs=3 --streams=8192 --engines=1024 --inter-token-latency=160ms --duration=4s"),
-			Quick: words("gaps --pairs=1 --gap=0s,2ms --response-plane=quic --streams=96 --engines=16" + quickLoad), Minutes: 3.3, Artifacts: true},
-		{Name: "plane", What: "load A: our planes and bare ones over the same transports, without HTTP", Program: loadgen,
-			Args:  words("plane --response-plane=tcp,quic --baseline=per-record,batched,per-response-connection --runs=3 --engines=8 --frontends=1 --duration=3s --warmup-duration=2s --request-count=0 --warmup-request-count=0"),
-			Quick: words("plane --response-plane=tcp --baseline=batched --concurrency=24 --engines=4 --frontends=1 --request-count=0" + quickLoad), Minutes: 2, Artifacts: true},
-		{Name: "http", What: "one HTTP frontend with 8,192 responses, its plane replaced", Program: self, Args: words("http --pairs=3"),
-			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms --warmup-duration=150ms --duration=400ms"), Minutes: 4.6, Artifacts: true},
-		{Name: "cluster", What: "frontend, workers, etcd, NATS and load generator with 8,192 responses of 128 tokens over HTTP: our planes and the reference arms; two runs of each", Program: cluster,
-			Args:  words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=2 --osl=128 --request-count=6144"),
-			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 --request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 8.5, Artifacts: true},
-		{Name: "udp", What: "ways to send and receive UDP datagrams", Program: self, Args: words("udp"), Quick: words("udp --bytes=1000000 --pairs=1 --transfers=1 --transfer-bytes=1000000"), Minutes: 1.5, Artifacts: true},
-		{Name: "quic", What: "handshake, throughput, echoes, loss", Program: self, Args: words("quic"), Quick: words("quic --bytes=1MiB --memory-bytes=1MiB --echoes=20 --pairs=1"), Minutes: 0.5, Artifacts: true},
-		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux", "Delay/plane/streams/record=64$", "100x", "cpu-ns/record", 1.2),
+			Args:    words("gaps --pairs=3 --streams=8192 --engines=1024 --inter-token-latency=160ms --duration=4s"),
+			Quick:   words("gaps --pairs=1 --gap=0s,2ms --response-plane=quic --streams=96 --engines=16" + quickLoad),
+			Minutes: 3.3, Artifacts: true},
+		{Name: "plane", What: "load A: our planes and bare ones over the same transports, without HTTP",
+			Program: loadgen,
+			Args: words("plane --response-plane=tcp,quic --baseline=per-record,batched,per-response-connection " +
+				"--runs=3 --engines=8 --frontends=1 --duration=3s --warmup-duration=2s --request-count=0 " +
+				"--warmup-request-count=0"),
+			Quick: words("plane --response-plane=tcp --baseline=batched --concurrency=24 --engines=4 --frontends=1 " +
+				"--request-count=0" + quickLoad), Minutes: 2, Artifacts: true},
+		{Name: "http", What: "one HTTP frontend with 8,192 responses, its plane replaced", Program: self,
+			Args: words("http --pairs=3"),
+			Quick: words("http --pairs=1 --streams=24 --engines=4 --osl=10 --inter-token-latency=20ms " +
+				"--warmup-duration=150ms --duration=400ms"), Minutes: 4.6, Artifacts: true},
+		{Name: "cluster",
+			What: "frontend, workers, etcd, NATS and load generator with 8,192 responses of 128 tokens over HTTP: " +
+				"our planes and the reference arms; two runs of each", Program: cluster,
+			Args: words("--response-plane=tcp,mux-tcp,quic,record-quic,interval-quic --runs=2 --osl=128 " +
+				"--request-count=6144"),
+			Quick: words("--response-plane=tcp,interval-quic --workers=8 --processes=2 --concurrency=16 " +
+				"--request-count=64 --osl=8 --inter-token-latency=10ms --steady-after=0s"), Minutes: 8.5,
+			Artifacts: true},
+		{Name: "udp", What: "ways to send and receive UDP datagrams", Program: self, Args: words("udp"),
+			Quick: words("udp --bytes=1000000 --pairs=1 --transfers=1 --transfer-bytes=1000000"), Minutes: 1.5,
+			Artifacts: true},
+		{Name: "quic", What: "handshake, throughput, echoes, loss", Program: self, Args: words("quic"),
+			Quick: words("quic --bytes=1MiB --memory-bytes=1MiB --echoes=20 --pairs=1"), Minutes: 0.5, Artifacts: true},
+		goBench("mux-delay", "delivery delay and CPU of the mux, paced", muxTest, "mux",
+			"Delay/plane/streams/record=64$", "100x", "cpu-ns/record", 1.2),
 		goBench("mux-wire", "wire time of a first record", muxTest, "mux", "OnTheWire", "200x", "p50-ms", 0.5),
-		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms", "cpu-ns/record", 1),
-		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic", "Settings|FanIn", "64x", "cpu-ms/MiB", 1),
-		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/frontend", "OutPath", "50000x", "us/event", 0.5),
+		goBench("mux-throughput", "what a record costs when nothing rests", muxTest, "mux", "Throughput", "100ms",
+			"cpu-ns/record", 1),
+		goBench("quic-settings", "QUIC by setting and by number of sockets", quicTest, "transport/quic",
+			"Settings|FanIn", "64x", "cpu-ms/MiB", 1),
+		goBench("out-path", "ways to write events to HTTP clients", frontTest, "internal/frontend", "OutPath", "50000x",
+			"us/event", 0.5),
 		goBench("allocations-mux", "allocations of a pass", muxTest, "mux", "Pass", "2000x", "ns/record", 0.7),
-		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/frontend", "Events|Response", "2000x", "allocs/op", 0.2),
-		{Name: "transport-netns", What: "messages between two network namespaces, 20,000 of each kind (Linux, root)", Program: loadgen, Args: words("transport --netns"), Quick: words("transport --netns --quick"),
+		goBench("allocations-http", "allocations of an event and of a response", frontTest, "internal/frontend",
+			"Events|Response", "2000x", "allocs/op", 0.2),
+		{Name: "transport-netns", What: "messages between two network namespaces, 20,000 of each kind (Linux, root)",
+			Program: loadgen, Args: words("transport --netns"), Quick: words("transport --netns --quick"),
 			Minutes: 11, Artifacts: true, Apart: true},
-		{Name: "streams-netns", What: "streams between two network namespaces; half the items of the command's default (Linux, root)", Program: loadgen, Args: words("streams --netns --item-count=100000"),
+		{Name: "streams-netns",
+			What:    "streams between two network namespaces; half the items of the command's default (Linux, root)",
+			Program: loadgen, Args: words("streams --netns --item-count=100000"),
 			Quick: words("streams --netns --quick --lanes=1,4 --streams=16"), Minutes: 6, Artifacts: true, Apart: true},
-		{Name: "settings", What: "one setting changed at a time, against the default", Program: self, Args: words("settings"),
-			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4" + quickLoad), Minutes: 14, Artifacts: true, Apart: true},
+		{Name: "settings", What: "one setting changed at a time, against the default", Program: self,
+			Args: words("settings"),
+			Quick: words("settings --pairs=1 --setting=batch-gap-max-0,quic-gro-off --streams=24 --engines=4" +
+				quickLoad), Minutes: 14, Artifacts: true, Apart: true},
 	}
 }
 
@@ -85,12 +121,15 @@ const quickLoad = " --osl=10 --inter-token-latency=10ms --warmup-duration=150ms 
 
 func words(s string) []string { return strings.Fields(s) }
 
-// goBench is a Go benchmark, which is run three times. ratio is the unit of which each line is compared with a base: the same line on the first plane, or the first line.
+// goBench is a Go benchmark, which is run three times. ratio is the unit of which each line is compared with a base:
+// the same line on the first plane, or the first line.
 func goBench(name, what, program, dir, pattern, benchtime, ratio string, minutes float64) Part {
 	flags := func(benchtime, limit string) []string {
-		return []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=" + limit}
+		return []string{"-test.run=^$", "-test.bench=" + pattern, "-test.benchtime=" + benchtime, "-test.timeout=" +
+			limit}
 	}
-	return Part{Name: name, What: what, Program: program, Dir: dir, Args: flags(benchtime, "20m"), Passes: 3, Ratio: ratio, Minutes: minutes, Quick: flags("1x", "5m")}
+	return Part{Name: name, What: what, Program: program, Dir: dir, Args: flags(benchtime, "20m"), Passes: 3,
+		Ratio: ratio, Minutes: minutes, Quick: flags("1x", "5m")}
 }
 
 // Shell is what a user types in the folder of the checkout to have the part's tables.
@@ -102,7 +141,8 @@ func (p Part) Shell() string {
 			name, value, _ := strings.Cut(strings.TrimPrefix(a, "-test."), "=")
 			args = append(args, "-"+name+" '"+value+"'")
 		}
-		return "for i in $(seq " + strconv.Itoa(max(p.Passes, 1)) + "); do go test " + strings.Join(args, " ") + " ./" + p.Dir + "; done"
+		return "for i in $(seq " + strconv.Itoa(max(p.Passes, 1)) + "); do go test " + strings.Join(args, " ") + " ./" +
+			p.Dir + "; done"
 	case p.Program == self:
 		return "cd bench && " + strings.Join(append([]string{"GOWORK=off go run ."}, p.Args...), " ")
 	}

@@ -111,14 +111,16 @@ func Plan(parts []Part) string {
 	return b.String()
 }
 
-// Run runs the parts. What there is stands in the folder whatever happens; the error is of a part, of building, or of ctx.
+// Run runs the parts. What there is stands in the folder whatever happens; the error is of a part, of building, or of
+// ctx.
 func Run(ctx context.Context, c Config) (_ *Index, dir string, err error) {
 	parts := c.Pick()
 	root, err := children.Root(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	ix := &Index{Schema: Schema, Started: stamp(), Quick: c.Quick, Revision: revision(ctx, root), Machine: machine(), Command: os.Args}
+	ix := &Index{Schema: Schema, Started: stamp(), Quick: c.Quick, Revision: revision(ctx, root), Machine: machine(),
+		Command: os.Args}
 	if dir, err = makeDir(c.Out, ix.Revision); err != nil {
 		return nil, "", err
 	}
@@ -147,7 +149,8 @@ func Run(ctx context.Context, c Config) (_ *Index, dir string, err error) {
 		if ctx.Err() != nil {
 			return ix, dir, context.Cause(ctx)
 		}
-		c.Say(fmt.Sprintf("%s: exit code %d after %s min%s", p.Name, r.ExitCode, minutes(r.Seconds/60), map[bool]string{true: ": " + r.Error}[r.Error != ""]))
+		c.Say(fmt.Sprintf("%s: exit code %d after %s min%s", p.Name, r.ExitCode, minutes(r.Seconds/60),
+			map[bool]string{true: ": " + r.Error}[r.Error != ""]))
 		if r.ExitCode != 0 || r.Error != "" {
 			failed.Failed = append(failed.Failed, p.Name)
 			failed.Bad = failed.Bad || r.ExitCode == cli.ExitBadRun && p.Dir == "" // a Go test's 2 is a panic
@@ -164,7 +167,8 @@ func stamp() string { return time.Now().Format(time.RFC3339) }
 // makeDir makes the folder, which must be new or empty: results of two runs do not mix.
 func makeDir(dir string, r Revision) (string, error) {
 	if dir == "" {
-		dir = filepath.Join("runs-bench", time.Now().Format("20060102-150405")+"-"+r.short()+"-"+strings.ToLower(rand.Text()[:8]))
+		dir = filepath.Join("runs-bench", time.Now().Format("20060102-150405")+"-"+r.short()+"-"+
+			strings.ToLower(rand.Text()[:8]))
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -184,7 +188,8 @@ func makeDir(dir string, r Revision) (string, error) {
 func (t *tools) run(ctx context.Context, p Part, out string) (r Result) {
 	dir := filepath.Join(out, p.Name)
 	cmd := t.command(p, dir)
-	r = Result{Name: p.Name, What: p.What, Shell: p.Shell(), Command: append([]string{cmd.Path}, cmd.Args...), Dir: orRoot(p.Dir), Passes: max(p.Passes, 1), ExitCode: -1, Expected: p.Minutes, LoadBefore: load(),
+	r = Result{Name: p.Name, What: p.What, Shell: p.Shell(), Command: append([]string{cmd.Path}, cmd.Args...),
+		Dir: orRoot(p.Dir), Passes: max(p.Passes, 1), ExitCode: -1, Expected: p.Minutes, LoadBefore: load(),
 		Stdout: filepath.Join(p.Name, "stdout.txt"), Stderr: filepath.Join(p.Name, "stderr.txt")}
 	if p.Artifacts {
 		r.Artifacts = filepath.Join(p.Name, "run")

@@ -53,7 +53,8 @@ func build(ctx context.Context, root, self string, parts []Part, say func(string
 		if p.Dir == "" {
 			continue
 		}
-		if err := children.Go(ctx, root, nil, "test", "-c", "-o", filepath.Join(t.bin, p.Program), "./"+p.Dir); err != nil {
+		if err := children.Go(ctx, root, nil, "test", "-c", "-o", filepath.Join(t.bin, p.Program), "./"+
+			p.Dir); err != nil {
 			return nil, err
 		}
 	}

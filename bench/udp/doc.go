@@ -1,9 +1,11 @@
-// Package udp measures how fast, and for how much CPU, one socket sends datagrams to another over loopback, by the system call that takes them: sendmsg and
-// sendmmsg, each with and without segmentation offload (UDP_SEGMENT, by socket option or with each message), and received with and without UDP_GRO.
+// Package udp measures how fast, and for how much CPU, one socket sends datagrams to another over loopback, by the
+// system call that takes them: sendmsg and sendmmsg, each with and without segmentation offload (UDP_SEGMENT, by socket
+// option or with each message), and received with and without UDP_GRO.
 //
-// Sender and receiver are a locked OS thread each, so that their CPU is told apart (CLOCK_THREAD_CPUTIME_ID); on loopback the kernel does the work of receiving up to the socket
-// in the sender's name. There is no flow control: what the receiver's buffer does not hold is dropped, and counted. Each datagram carries its number; length
-// and order are checked.
+// Sender and receiver are a locked OS thread each, so that their CPU is told apart (CLOCK_THREAD_CPUTIME_ID); on
+// loopback the kernel does the work of receiving up to the socket in the sender's name. There is no flow control: what
+// the receiver's buffer does not hold is dropped, and counted. Each datagram carries its number; length and order are
+// checked.
 package udp
 
 import (
@@ -45,7 +47,8 @@ func (w Way) String() string {
 	return s
 }
 
-// Ways are all that are measured: calls of 1, 8, 16 and 64 messages without GSO, and calls of 1 and 8 messages of 1, 8, 16 and 64 segments.
+// Ways are all that are measured: calls of 1, 8, 16 and 64 messages without GSO, and calls of 1 and 8 messages of 1, 8,
+// 16 and 64 segments.
 func Ways() (ways []Way) {
 	for _, n := range []int{1, 8, 16, 64} {
 		ways = append(ways, Way{Messages: n})

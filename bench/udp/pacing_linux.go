@@ -91,7 +91,8 @@ func maxPacingRate() (p Pacing, err error) {
 	}
 	got := float64(rx.datagrams) * size / last.Sub(began).Seconds()
 	effect := got < 2*pacingRate
-	return Pacing{"SO_MAX_PACING_RATE", fmt.Sprintf("%.1f MB/s", pacingRate/1e6), fmt.Sprintf("%.1f MB/s", float64(back)/1e6),
+	return Pacing{"SO_MAX_PACING_RATE", fmt.Sprintf("%.1f MB/s", pacingRate/1e6),
+		fmt.Sprintf("%.1f MB/s", float64(back)/1e6),
 		fmt.Sprintf("%.1f MB/s", got/1e6), effect, note(effect)}, nil
 }
 
@@ -109,12 +110,14 @@ func txTime() (p Pacing, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	set := sockTxtime{clock: unix.CLOCK_MONOTONIC} // the clock that fq takes
-	if _, _, e := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(s.send), unix.SOL_SOCKET, unix.SO_TXTIME, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0); e != 0 {
+	if _, _, e := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(s.send), unix.SOL_SOCKET, unix.SO_TXTIME,
+		uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0); e != 0 {
 		return p, os.NewSyscallError("setsockopt", e)
 	}
 	var back sockTxtime
 	n := uint32(unsafe.Sizeof(back))
-	if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.send), unix.SOL_SOCKET, unix.SO_TXTIME, uintptr(unsafe.Pointer(&back)), uintptr(unsafe.Pointer(&n)), 0); e != 0 {
+	if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.send), unix.SOL_SOCKET, unix.SO_TXTIME,
+		uintptr(unsafe.Pointer(&back)), uintptr(unsafe.Pointer(&n)), 0); e != 0 {
 		return p, os.NewSyscallError("getsockopt", e)
 	}
 	var now unix.Timespec
@@ -141,6 +144,7 @@ func txTime() (p Pacing, err error) {
 	}
 	took := time.Since(began)
 	effect := took > txDelay*3/4
-	return Pacing{"SO_TXTIME", fmt.Sprintf("clock %d, %v later", set.clock, txDelay), fmt.Sprintf("clock %d, flags %d", back.clock, back.flags),
+	return Pacing{"SO_TXTIME", fmt.Sprintf("clock %d, %v later", set.clock, txDelay), fmt.Sprintf("clock %d, flags %d",
+		back.clock, back.flags),
 		fmt.Sprintf("%.2f ms later", float64(took)/float64(time.Millisecond)), effect, note(effect)}, nil
 }

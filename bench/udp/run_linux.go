@@ -13,7 +13,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/benchtable"
 )
 
-// Measure runs every way, with and without GRO, Runs times, interleaved: every other repetition goes the other way round.
+// Measure runs every way, with and without GRO, Runs times, interleaved: every other repetition goes the other way
+// round.
 func Measure(ctx context.Context, cfg Config) (runs []Run, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -25,7 +26,8 @@ func Measure(ctx context.Context, cfg Config) (runs []Run, err error) {
 	var arms []arm
 	for _, w := range Ways() {
 		if !cfg.Fits(w) {
-			cfg.progress("%s is left out: %d datagrams of %d bytes do not fit one message of %d", w, w.Segments, cfg.Datagram, MaxMessage)
+			cfg.progress("%s is left out: %d datagrams of %d bytes do not fit one message of %d", w, w.Segments,
+				cfg.Datagram, MaxMessage)
 			continue
 		}
 		arms = append(arms, arm{w, false}, arm{w, true})
@@ -53,7 +55,8 @@ func (c Config) progress(format string, a ...any) {
 	}
 }
 
-// threadCPU is what the calling thread has used, user and system. (getrusage leaves out what it used since the last tick.)
+// threadCPU is what the calling thread has used, user and system. (getrusage leaves out what it used since the last
+// tick.)
 func threadCPU() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // cannot fail for this clock
@@ -127,6 +130,7 @@ func one(cfg Config, w Way, gro bool) (Run, error) {
 	return Run{
 		Way: w, GRO: gro, Sent: sent, Received: r.datagrams, Wrong: r.wrong,
 		SentMBS: mb / took.Seconds(), RecvMBS: gotMB / got.last.Sub(began).Seconds(),
-		SendCPU: ms(used) / mb, RecvCPU: ms(got.cpu) / gotMB, SendCalls: float64(calls) / mb, RecvCalls: float64(r.calls) / gotMB,
+		SendCPU: ms(used) / mb, RecvCPU: ms(got.cpu) / gotMB, SendCalls: float64(calls) / mb,
+		RecvCalls: float64(r.calls) / gotMB,
 	}, nil
 }

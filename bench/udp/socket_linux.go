@@ -131,7 +131,8 @@ func (s *sender) call(n uint64) (calls int, err error) {
 	if s.way.Messages == 1 {
 		for {
 			calls++
-			if _, _, e := unix.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msgs[0].hdr)), 0); e == 0 {
+			if _, _, e := unix.Syscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msgs[0].hdr)),
+				0); e == 0 {
 				return calls, nil
 			} else if e != unix.EINTR {
 				return calls, os.NewSyscallError("sendmsg", e)
@@ -140,7 +141,8 @@ func (s *sender) call(n uint64) (calls int, err error) {
 	}
 	for sent := 0; sent < len(s.msgs); {
 		calls++
-		k, _, e := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msgs[sent])), uintptr(len(s.msgs)-sent), 0, 0, 0)
+		k, _, e := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.msgs[sent])),
+			uintptr(len(s.msgs)-sent), 0, 0, 0)
 		if e != 0 && e != unix.EINTR {
 			return calls, os.NewSyscallError("sendmmsg", e)
 		}

@@ -82,7 +82,8 @@ func TestPacings(t *testing.T) {
 func TestValidate(t *testing.T) {
 	cfg := Config{Datagram: 1473}
 	err := cfg.Validate()
-	if err == nil || !strings.Contains(err.Error(), "--datagram-size 1473") || !strings.Contains(err.Error(), "0 runs") {
+	if err == nil || !strings.Contains(err.Error(), "--datagram-size 1473") || !strings.Contains(err.Error(),
+		"0 runs") {
 		t.Errorf("got %v", err)
 	}
 	if cfg.Datagram = 1200; cfg.Fits(Way{1, 64, ByOption}) || !cfg.Fits(Way{1, 16, ByOption}) {

@@ -9,8 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
-// TestReferenceArmsEndToEnd runs each reference arm as the planes are run: real processes, every token verified, and proof that the arm
-// carried them all.
+// TestReferenceArmsEndToEnd runs each reference arm as the planes are run: real processes, every token verified, and
+// proof that the arm carried them all.
 func TestReferenceArmsEndToEnd(t *testing.T) {
 	dir := t.TempDir()
 	arms := planeflags.ArmNames()
@@ -28,8 +28,10 @@ func TestReferenceArmsEndToEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Raw.Requests != 64 || r.Raw.Errors != 0 || r.Raw.WrongTokens == nil || *r.Raw.WrongTokens != 0 || r.Raw.Audited != 64 {
-			t.Errorf("%s: %d requests, %d errors, %v wrong tokens, %d verified", arm, r.Raw.Requests, r.Raw.Errors, r.Raw.WrongTokens, r.Raw.Audited)
+		if r.Raw.Requests != 64 || r.Raw.Errors != 0 || r.Raw.WrongTokens == nil || *r.Raw.WrongTokens != 0 ||
+			r.Raw.Audited != 64 {
+			t.Errorf("%s: %d requests, %d errors, %v wrong tokens, %d verified", arm, r.Raw.Requests, r.Raw.Errors,
+				r.Raw.WrongTokens, r.Raw.Audited)
 		}
 		for plane, n := range r.Plane.PlaneRecords {
 			if plane == arm && n < 64*16 || plane != arm && n != 0 {

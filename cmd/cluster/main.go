@@ -1,4 +1,5 @@
-// Command cluster runs etcd, NATS, mock workers, a frontend and the load generator on one machine, once for each arm, and prints one table.
+// Command cluster runs etcd, NATS, mock workers, a frontend and the load generator on one machine, once for each arm,
+// and prints one table.
 //
 //	go run ./cmd/cluster
 package main
@@ -19,7 +20,8 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], cli.New("cluster", "runs a cluster on one machine, with every process its own, and measures each arm")))
+	os.Exit(run(os.Args[1:],
+		cli.New("cluster", "runs a cluster on one machine, with every process its own, and measures each arm")))
 }
 
 func run(args []string, app *cli.App) int {
@@ -43,14 +45,15 @@ func compare(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) erro
 	if len(outcomes) == 0 || ctx.Err() != nil {
 		return err
 	}
-	return errors.Join(err, analyse(ctx, app.Stdout, outcomes, filepath.Join(cfg.Dir, analysisDir), analysis.Options{Allow: *f.allow, MaxErrorRate: cfg.MaxErrorRate}))
+	return errors.Join(err, analyse(ctx, app.Stdout, outcomes, filepath.Join(cfg.Dir, analysisDir),
+		analysis.Options{Allow: *f.allow, MaxErrorRate: cfg.MaxErrorRate}))
 }
 
 // analysisDir gets the plots, beside the runs' directories.
 const analysisDir = "analysis"
 
-// analyse puts the runs into the table by configuration and number of holders. That nothing may be compared is an answer: the runs were good or bad
-// for themselves.
+// analyse puts the runs into the table by configuration and number of holders. That nothing may be compared is an
+// answer: the runs were good or bad for themselves.
 func analyse(ctx context.Context, w io.Writer, outcomes []cluster.Outcome, out string, opts analysis.Options) error {
 	var dirs []string
 	for _, o := range outcomes {
@@ -60,12 +63,15 @@ func analyse(ctx context.Context, w io.Writer, outcomes []cluster.Outcome, out s
 	_, err := analysis.Report(ctx, w, dirs, out, opts)
 	var none *analysis.NotComparableError
 	if errors.As(err, &none) {
-		_, err = fmt.Fprintf(w, "\n%v. Marks can be allowed with --allow here and in `go run ./analysis`, which also takes --window raw.\n", none)
+		_, err = fmt.Fprintf(w,
+			"\n%v. Marks can be allowed with --allow here and in `go run ./analysis`, which also takes --window raw.\n",
+			none)
 	}
 	return err
 }
 
-// show prints each run and the table of all, and returns what is wrong with them. Numbers that may not be used give exit code 2.
+// show prints each run and the table of all, and returns what is wrong with them. Numbers that may not be used give
+// exit code 2.
 func show(w io.Writer, outcomes []cluster.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// remains watches the sockets that child processes listen on, and gives them a directory of their own for temporary files. What it returns fails the
-// test unless all of both are gone, and unless at least so many sockets were seen. Sockets are told by the kernel's number, so other programs do not matter.
-// saw says how many were seen so far.
+// remains watches the sockets that child processes listen on, and gives them a directory of their own for temporary
+// files. What it returns fails the test unless all of both are gone, and unless at least so many sockets were seen.
+// Sockets are told by the kernel's number, so other programs do not matter. saw says how many were seen so far.
 func remains(t *testing.T) (check func(atLeast int), saw func() int) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -53,7 +53,8 @@ func remains(t *testing.T) (check func(atLeast int), saw func() int) {
 		t.Helper()
 		end()
 		if len(seen) < atLeast {
-			t.Errorf("%d listening sockets of child processes were seen, expected %d or more: %v", len(seen), atLeast, seen)
+			t.Errorf("%d listening sockets of child processes were seen, expected %d or more: %v", len(seen), atLeast,
+				seen)
 		}
 		for n, what := range listening(t, "self") {
 			if child := seen[n]; child != "" {

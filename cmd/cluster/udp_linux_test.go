@@ -58,8 +58,8 @@ func child(t *testing.T, name string) int {
 	return 0
 }
 
-// starve stops the frontend for 200 ms again and again while the load runs, so that its receive buffers overflow, until the function that it
-// returns is called.
+// starve stops the frontend for 200 ms again and again while the load runs, so that its receive buffers overflow, until
+// the function that it returns is called.
 func starve(t *testing.T) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	pause := func(d time.Duration) bool {
@@ -87,8 +87,9 @@ func starve(t *testing.T) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-// TestQUICRunCountsWhatTheKernelCounts makes a real run with small receive buffers and a frontend that stands still at times, so that datagrams are dropped, and holds the figures
-// of run.json against each other and against /proc. Offloads are off, so that the kernel counts packets as the plane does.
+// TestQUICRunCountsWhatTheKernelCounts makes a real run with small receive buffers and a frontend that stands still at
+// times, so that datagrams are dropped, and holds the figures of run.json against each other and against /proc.
+// Offloads are off, so that the kernel counts packets as the plane does.
 func TestQUICRunCountsWhatTheKernelCounts(t *testing.T) {
 	dir := t.TempDir()
 	before, ok := procstat.ReadUDP(procstat.Self)
@@ -96,8 +97,10 @@ func TestQUICRunCountsWhatTheKernelCounts(t *testing.T) {
 		t.Fatal("/proc/net/snmp cannot be read")
 	}
 	ports, fed := watchPorts(t), starve(t)
-	code, stdout, stderr := runApp(small(dir, "--response-plane=quic", "--lanes=2", "--quic-gro=off", "--quic-gso=off", "--udp-recv-buffer=16KiB", "--udp-send-buffer=64KiB",
-		"--quic-stream-window=1MiB", "--concurrency=512", "--request-count=2048", "--osl=32", "--allow=client-limited,not steady")...)
+	code, stdout, stderr := runApp(small(dir, "--response-plane=quic", "--lanes=2", "--quic-gro=off", "--quic-gso=off",
+		"--udp-recv-buffer=16KiB", "--udp-send-buffer=64KiB",
+		"--quic-stream-window=1MiB", "--concurrency=512", "--request-count=2048", "--osl=32",
+		"--allow=client-limited,not steady")...)
 	fed()
 	ports.stop()
 	if code != 0 {
@@ -116,7 +119,8 @@ func TestQUICRunCountsWhatTheKernelCounts(t *testing.T) {
 
 	lanes := map[int]bool{}
 	for _, s := range r.Environment.Sockets { // report.CheckCluster has seen that every field is there
-		if s.Process != "frontend" || s.Role != "lane" || *s.GRO || *s.GSO || *s.RecvAsked != 16<<10 || *s.SendAsked != 64<<10 || *s.RecvGranted < 32<<10 || *s.SendGranted < 128<<10 {
+		if s.Process != "frontend" || s.Role != "lane" || *s.GRO || *s.GSO || *s.RecvAsked != 16<<10 ||
+			*s.SendAsked != 64<<10 || *s.RecvGranted < 32<<10 || *s.SendGranted < 128<<10 {
 			t.Errorf("a socket with other settings than were asked for: %+v", s)
 		}
 		lanes[s.Port] = true
@@ -153,14 +157,18 @@ func TestQUICRunCountsWhatTheKernelCounts(t *testing.T) {
 	}
 	// The frontend's namespace is the host's, so rcvbuf_errors has the drops of the workers' sockets too.
 	if *u.SocketDrops > *u.RcvbufErrors || uint64(*u.RcvbufErrors) > kernel.RcvbufErrors {
-		t.Errorf("drops %d, rcvbuf_errors %d, /proc/net/snmp %d: expected to rise in this order", *u.SocketDrops, *u.RcvbufErrors, kernel.RcvbufErrors)
+		t.Errorf("drops %d, rcvbuf_errors %d, /proc/net/snmp %d: expected to rise in this order", *u.SocketDrops,
+			*u.RcvbufErrors, kernel.RcvbufErrors)
 	}
-	if *u.InDatagrams <= 0 || *u.OutDatagrams <= 0 || uint64(*u.InDatagrams) > kernel.InDatagrams || uint64(*u.OutDatagrams) > kernel.OutDatagrams {
-		t.Errorf("%d datagrams came and %d went, /proc/net/snmp has %d and %d", *u.InDatagrams, *u.OutDatagrams, kernel.InDatagrams, kernel.OutDatagrams)
+	if *u.InDatagrams <= 0 || *u.OutDatagrams <= 0 || uint64(*u.InDatagrams) > kernel.InDatagrams ||
+		uint64(*u.OutDatagrams) > kernel.OutDatagrams {
+		t.Errorf("%d datagrams came and %d went, /proc/net/snmp has %d and %d", *u.InDatagrams, *u.OutDatagrams,
+			kernel.InDatagrams, kernel.OutDatagrams)
 	}
 	if *u.PacketsLost == 0 { // not as many: nobody misses a packet that only acknowledged
 		t.Errorf("%d packets were lost as the senders saw it, %d were dropped", *u.PacketsLost, *u.SocketDrops)
 	}
-	t.Logf("drops %d of %d seen in /proc/net/udp, rcvbuf_errors %d of %d, datagrams in %d of %d, out %d of %d, lost %d", sum, seen, *u.RcvbufErrors, kernel.RcvbufErrors,
+	t.Logf("drops %d of %d seen in /proc/net/udp, rcvbuf_errors %d of %d, datagrams in %d of %d, out %d of %d, lost %d",
+		sum, seen, *u.RcvbufErrors, kernel.RcvbufErrors,
 		*u.InDatagrams, kernel.InDatagrams, *u.OutDatagrams, kernel.OutDatagrams, *u.PacketsLost)
 }

@@ -18,7 +18,8 @@ import (
 )
 
 // arm is a reference arm's frontend with one worker process of two workers, over tcp, without etcd and NATS.
-func arm(t *testing.T, take func(req discovery.Request, w *refplane.Writer) discovery.Reply) (*armPlane, *refplane.Worker) {
+func arm(t *testing.T, take func(req discovery.Request, w *refplane.Writer) discovery.Reply) (*armPlane,
+	*refplane.Worker) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -53,7 +54,8 @@ func arm(t *testing.T, take func(req discovery.Request, w *refplane.Writer) disc
 	t.Cleanup(func() { d.Close() })
 	ref, err := refplane.NewFrontend(config("frontend"))
 	must(err)
-	p := &armPlane{built: newBuilt(), ref: ref, log: slog.New(slog.DiscardHandler), retryLimit: 1, table: newArmTable(responseplane.RouterRoundRobin, ref, slog.New(slog.DiscardHandler)), clock: newArmClock()}
+	p := &armPlane{built: newBuilt(), ref: ref, log: slog.New(slog.DiscardHandler), retryLimit: 1,
+		table: newArmTable(responseplane.RouterRoundRobin, ref, slog.New(slog.DiscardHandler)), clock: newArmClock()}
 	p.deliverer = d
 	ctx, stop := context.WithCancel(context.Background())
 	p.undo = append(p.undo, ref.Close, p.clock.close, func() error { stop(); p.table.wg.Wait(); return nil })
@@ -119,7 +121,8 @@ func TestArmServesEvenlyAndRetriesElsewhere(t *testing.T) {
 				break
 			}
 		}
-		if got != "ab" || string(st.Trailer()) != "trailer" || st.Plane() != "mux-tcp" || st.NodeName() != "process-1" || st.Retries() != map[bool]int{true: 1}[i == 0] {
+		if got != "ab" || string(st.Trailer()) != "trailer" || st.Plane() != "mux-tcp" ||
+			st.NodeName() != "process-1" || st.Retries() != map[bool]int{true: 1}[i == 0] {
 			t.Errorf("%q, trailer %q, %s, %s, %d retries", got, st.Trailer(), st.Plane(), st.NodeName(), st.Retries())
 		}
 		seen[st.Worker()]++
@@ -131,7 +134,9 @@ func TestArmServesEvenlyAndRetriesElsewhere(t *testing.T) {
 	if _, err := p.Open(t.Context(), frontend.Call{ID: "x", Model: "other"}); err == nil {
 		t.Error("a model that nobody has was served")
 	}
-	if s, stats := p.State(), p.ref.Stats(); stats.Planes["mux-tcp"].RecordsIn != 20 || stats.StreamsEnded["complete"] != 10 || stats.OpenStreams != 0 || len(s.Workers) != 2 || s.Workers[0].Open != 0 {
+	if s, stats := p.State(), p.ref.Stats(); stats.Planes["mux-tcp"].RecordsIn != 20 ||
+		stats.StreamsEnded["complete"] != 10 || stats.OpenStreams != 0 || len(s.Workers) != 2 ||
+		s.Workers[0].Open != 0 {
 		t.Errorf("%+v", s)
 	}
 	if err := w.Drain(t.Context()); err != nil {
@@ -153,7 +158,8 @@ func TestArmKeepsTimeoutsAndLoses(t *testing.T) {
 		}
 		return e.End
 	}
-	if _, err := p.Open(t.Context(), frontend.Call{ID: "silent", Model: "m", FirstRecordTimeout: time.Millisecond}); ended(err) != frontend.EndDeadline {
+	if _, err := p.Open(t.Context(), frontend.Call{ID: "silent", Model: "m",
+		FirstRecordTimeout: time.Millisecond}); ended(err) != frontend.EndDeadline {
 		t.Errorf("no first record: %v", err)
 	}
 	open := func(c frontend.Call) frontend.Stream {
@@ -190,7 +196,8 @@ func TestArmKeepsTimeoutsAndLoses(t *testing.T) {
 	st = open(frontend.Call{ID: "lost", Model: "m"})
 	w.Close()
 	err := next(st)
-	if e, _ := errors.AsType[*frontend.EndError](err); e == nil || e.End != frontend.EndLost || e.Worker != st.Worker() {
+	if e, _ := errors.AsType[*frontend.EndError](err); e == nil || e.End != frontend.EndLost ||
+		e.Worker != st.Worker() {
 		t.Errorf("its process has gone: %v", err)
 	}
 	st.Close()

@@ -19,8 +19,10 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// connectArm builds a reference arm in the place of the plane: the same registry, deliverer, transports and metrics, another way for the tokens.
-func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer, arm refplane.Arm) (_ plane, err error) {
+// connectArm builds a reference arm in the place of the plane: the same registry, deliverer, transports and metrics,
+// another way for the tokens.
+func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer,
+	arm refplane.Arm) (_ plane, err error) {
 	p := &armPlane{built: newBuilt(), log: log, timeout: s.requestTimeout, retryLimit: s.retryLimit}
 	defer func() {
 		if err != nil {
@@ -62,7 +64,8 @@ func connectArm(ctx context.Context, log *slog.Logger, s settings, metrics prome
 	return p, nil
 }
 
-// armPlane is a plane whose tokens a reference arm carries. It keeps nothing about single requests, so it is no inspector.
+// armPlane is a plane whose tokens a reference arm carries. It keeps nothing about single requests, so it is no
+// inspector.
 type armPlane struct {
 	built
 	ref        *refplane.Frontend
@@ -89,7 +92,8 @@ func (p *armPlane) State() planeState {
 	return planeState{Workers: p.table.status(), Stats: p.ref.Stats(), Sockets: p.sockets()}
 }
 
-// Open implements frontend.Backend: like the plane's own, a worker that refuses is not the end of a request, as often as --retry-limit says.
+// Open implements frontend.Backend: like the plane's own, a worker that refuses is not the end of a request, as often
+// as --retry-limit says.
 func (p *armPlane) Open(ctx context.Context, c frontend.Call) (frontend.Stream, error) {
 	var deadline time.Time
 	if p.timeout > 0 {
@@ -142,7 +146,8 @@ func (p *armPlane) attempt(ctx context.Context, w *armWorker, c frontend.Call, d
 func (p *armPlane) deliver(ctx context.Context, w *armWorker, r *refplane.Response, c frontend.Call) error {
 	ackCtx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	reply, err := p.deliverer.Deliver(ackCtx, w.rec.ID, discovery.Request{ID: c.ID, Terms: r.Terms(), Payload: c.Payload})
+	reply, err := p.deliverer.Deliver(ackCtx, w.rec.ID, discovery.Request{ID: c.ID, Terms: r.Terms(),
+		Payload: c.Payload})
 	refused := &responseplane.Error{Kind: responseplane.EndRefused, Worker: w.rec.ID, Text: reply.Reason}
 	var size *discovery.SizeError
 	switch {

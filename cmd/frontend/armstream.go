@@ -50,7 +50,8 @@ func (s *armStream) Close() error {
 // armTick is how exact the timeouts of an arm's responses are. The plane's are as exact.
 const armTick = 250 * time.Millisecond
 
-// armClock keeps the timeouts of all open responses: one goroutine and a look at each response every tick, nothing per record.
+// armClock keeps the timeouts of all open responses: one goroutine and a look at each response every tick, nothing per
+// record.
 type armClock struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup

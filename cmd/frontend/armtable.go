@@ -24,7 +24,8 @@ type armWorker struct {
 	open atomic.Int64 // responses from here
 }
 
-// armTable knows the workers of a reference arm, connects to their processes and chooses among them, by the plane's policies.
+// armTable knows the workers of a reference arm, connects to their processes and chooses among them, by the plane's
+// policies.
 type armTable struct {
 	router responseplane.Router
 	ref    *refplane.Frontend
@@ -47,7 +48,8 @@ type armNode struct {
 }
 
 func newArmTable(router responseplane.Router, ref *refplane.Frontend, log *slog.Logger) *armTable {
-	return &armTable{router: router, ref: ref, log: seldom.Logger(log), workers: map[string]*armWorker{}, byModel: map[string][]*armWorker{}, nodes: map[string]*armNode{}}
+	return &armTable{router: router, ref: ref, log: seldom.Logger(log), workers: map[string]*armWorker{},
+		byModel: map[string][]*armWorker{}, nodes: map[string]*armNode{}}
 }
 
 // follow keeps the table in step with the registry until the watch ends.
@@ -99,7 +101,8 @@ func (t *armTable) removeLocked(id string) {
 	}
 	delete(t.workers, id)
 	for _, m := range w.rec.Models {
-		if t.byModel[m] = slices.DeleteFunc(t.byModel[m], func(x *armWorker) bool { return x == w }); len(t.byModel[m]) == 0 {
+		if t.byModel[m] = slices.DeleteFunc(t.byModel[m],
+			func(x *armWorker) bool { return x == w }); len(t.byModel[m]) == 0 {
 			delete(t.byModel, m)
 		}
 	}
@@ -214,8 +217,9 @@ func (t *armTable) status() []responseplane.WorkerStatus {
 	out := make([]responseplane.WorkerStatus, 0, len(t.workers))
 	for _, w := range t.workers {
 		n := t.nodes[w.rec.Node.ID]
-		s := responseplane.WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name, Reachable: n.up.Load(),
-			Plane: w.rec.Node.Planes[0].Name, Open: w.open.Load()}
+		s := responseplane.WorkerStatus{ID: w.rec.ID, Models: w.rec.Models, Node: w.rec.Node.ID, Name: w.rec.Node.Name,
+			Reachable: n.up.Load(),
+			Plane:     w.rec.Node.Planes[0].Name, Open: w.open.Load()}
 		if err := n.err.Load(); err != nil && *err != nil {
 			s.Err = (*err).Error()
 		}

@@ -10,9 +10,11 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// TestArmPick: a request that was refused is given to another process where there is one, and to the others of the same process after that.
+// TestArmPick: a request that was refused is given to another process where there is one, and to the others of the same
+// process after that.
 func TestArmPick(t *testing.T) {
-	for _, router := range []responseplane.Router{responseplane.RouterLeastLoaded, responseplane.RouterRoundRobin, responseplane.RouterRandom} {
+	for _, router := range []responseplane.Router{responseplane.RouterLeastLoaded, responseplane.RouterRoundRobin,
+		responseplane.RouterRandom} {
 		t.Run(string(router), func(t *testing.T) {
 			table := newArmTable(router, nil, slog.New(slog.DiscardHandler))
 			for node, engines := range map[string]int{"many": 8, "one": 1} {
@@ -20,7 +22,8 @@ func TestArmPick(t *testing.T) {
 				n.up.Store(true)
 				table.nodes[node] = n
 				for i := range engines {
-					table.byModel["m"] = append(table.byModel["m"], &armWorker{rec: discovery.Worker{ID: fmt.Sprint(node, i), Node: discovery.Node{ID: node}}})
+					table.byModel["m"] = append(table.byModel["m"],
+						&armWorker{rec: discovery.Worker{ID: fmt.Sprint(node, i), Node: discovery.Node{ID: node}}})
 				}
 			}
 			many := slices.IndexFunc(table.byModel["m"], func(w *armWorker) bool { return w.rec.Node.ID == "many" })

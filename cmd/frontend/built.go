@@ -14,8 +14,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// built is what a plane of either kind stands on: its transports, who the workers are, how requests reach them, how it is taken down
-// again, and how it fails.
+// built is what a plane of either kind stands on: its transports, who the workers are, how requests reach them, how it
+// is taken down again, and how it fails.
 type built struct {
 	identity   *transport.Identity
 	transports []transport.Transport
@@ -51,7 +51,8 @@ func (b *built) base(ctx context.Context, log *slog.Logger, s settings) (err err
 }
 
 // export registers the plane's metrics.
-func (b *built) export(metrics prometheus.Registerer, stats func() responseplane.Stats, retried func() map[string]uint64) error {
+func (b *built) export(metrics prometheus.Registerer, stats func() responseplane.Stats,
+	retried func() map[string]uint64) error {
 	if err := metrics.Register(promplane.New(stats, b.transports...)); err != nil {
 		return fmt.Errorf("register the plane's metrics: %w", err)
 	}

@@ -20,11 +20,13 @@ import (
 )
 
 func body(model string, tokens int, stream bool) string {
-	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":%v}`, model, tokens, stream)
+	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":%v}`, model,
+		tokens, stream)
 }
 
-// TestHalfTheClientsLeave has clients leave at random points of their answers, before the first token and at the moment of the last as well:
-// every request has one end, at the frontend and at its engine. LANEWAY_CANCELS=100000 makes it as many requests; -race is where it is worth it.
+// TestHalfTheClientsLeave has clients leave at random points of their answers, before the first token and at the moment
+// of the last as well: every request has one end, at the frontend and at its engine. LANEWAY_CANCELS=100000 makes it as
+// many requests; -race is where it is worth it.
 func TestHalfTheClientsLeave(t *testing.T) {
 	n := 400
 	if s := os.Getenv("LANEWAY_CANCELS"); s != "" {
@@ -86,8 +88,8 @@ func TestHalfTheClientsLeave(t *testing.T) {
 	}
 }
 
-// readSome makes a request and leaves after so many tokens: before it is answered when it is negative. An answer that is read to its end
-// must be whole.
+// readSome makes a request and leaves after so many tokens: before it is answered when it is negative. An answer that
+// is read to its end must be whole.
 func (p *program) readSome(ctx context.Context, body string, leaveAfter, tokens int, leave func()) error {
 	r, err := http.NewRequestWithContext(ctx, "POST", p.http+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
@@ -151,16 +153,18 @@ func (p *program) untilMetric(name string, want float64) {
 	p.until(fmt.Sprintf("%s %v", name, want), func() bool { return p.metric(name) == want })
 }
 
-// TestWindowsAreGivenAway holds that requests are turned away, as overload, when what the frontend may buffer is given to open responses,
-// and served again when one of those has ended.
+// TestWindowsAreGivenAway holds that requests are turned away, as overload, when what the frontend may buffer is given
+// to open responses, and served again when one of those has ended.
 func TestWindowsAreGivenAway(t *testing.T) {
-	p, eng := cluster(t, transport.PlaneTCP, "--max-buffered-bytes=4MiB", "--overload-status=529") // a window is a 1,024th of what is free, at least 4 KiB
+	// a window is a 1,024th of what is free, at least 4 KiB
+	p, eng := cluster(t, transport.PlaneTCP, "--max-buffered-bytes=4MiB", "--overload-status=529")
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	first := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, "POST", p.http+"/v1/chat/completions", strings.NewReader(body(modelForever, 1, true)))
+		r, err := http.NewRequestWithContext(ctx, "POST", p.http+"/v1/chat/completions",
+			strings.NewReader(body(modelForever, 1, true)))
 		if err == nil {
 			var resp *http.Response
 			if resp, err = p.client.Do(r); err == nil {
@@ -178,7 +182,8 @@ func TestWindowsAreGivenAway(t *testing.T) {
 	}
 	resp := p.post(body(modelEcho, 1, true))
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 529 || !strings.Contains(string(text), `"code":"overload"`) || resp.Header.Get("Retry-After") == "" {
+	if err != nil || resp.StatusCode != 529 || !strings.Contains(string(text), `"code":"overload"`) ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%v %d %s", err, resp.StatusCode, text)
 	}
 	leave()

@@ -9,7 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
-// certificateFresh is how old a certificate may be before a handshake has its files read again: they are replaced under a running process.
+// certificateFresh is how old a certificate may be before a handshake has its files read again: they are replaced under
+// a running process.
 const certificateFresh = 30 * time.Second
 
 // certificate is a certificate in files that may change.
@@ -37,7 +38,8 @@ func (c *certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }
 
-// get is called by each handshake. One of them reads the files when they are due; the old pair stays when the new one does not hold.
+// get is called by each handshake. One of them reads the files when they are due; the old pair stays when the new one
+// does not hold.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	read, now := c.read.Load(), time.Now().UnixNano()
 	if now-read < int64(c.fresh) || !c.read.CompareAndSwap(read, now) {
@@ -45,7 +47,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		c.log.Warn("the certificate could not be read again, the old one stays", "flag", "--http-tls-cert", "file", c.certFile, "error", err)
+		c.log.Warn("the certificate could not be read again, the old one stays", "flag", "--http-tls-cert", "file",
+			c.certFile, "error", err)
 		return c.current.Load(), nil
 	}
 	c.current.Store(&pair)

@@ -17,7 +17,8 @@ func (f *flags) check() error {
 	}
 	err = errors.Join(s.disco.Etcd.Validate(), s.disco.NATS.Validate())
 	if samePort(s.httpAddr, s.adminAddr) {
-		err = errors.Join(err, fmt.Errorf("--http-addr %s and --admin-addr %s are one port: give each its own", s.httpAddr, s.adminAddr))
+		err = errors.Join(err, fmt.Errorf("--http-addr %s and --admin-addr %s are one port: give each its own",
+			s.httpAddr, s.adminAddr))
 	}
 	log := slog.New(slog.DiscardHandler)
 	if s.http.cert != "" {

@@ -29,7 +29,8 @@ func TestCheckConfig(t *testing.T) {
 		{"--etcd-endpoints=etcd", "--etcd-endpoints etcd"},
 		{"--etcd-ca-file=/no/such/file", "--etcd-ca-file /no/such/file"},
 		{"--http-tls-cert=" + text + " --http-tls-key=" + text, "--http-tls-cert " + text},
-		{"--response-plane=tls --tls-ca=/no/such/ca --tls-cert=" + cert + " --tls-key=" + key + " --peer-name=laneway", "/no/such/ca"},
+		{"--response-plane=tls --tls-ca=/no/such/ca --tls-cert=" + cert + " --tls-key=" + key + " --peer-name=laneway",
+			"/no/such/ca"},
 		{"--response-plane=record-quic --out-path=inline", "--out-path inline"},
 	} {
 		var out, errs strings.Builder

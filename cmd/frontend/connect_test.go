@@ -42,7 +42,8 @@ func TestServersThatAreNotThere(t *testing.T) {
 		t.Errorf("etcd: %v", err)
 	}
 	e := devtest.Etcd(t)
-	err = tryConnect(t, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url=nats://"+nobody, "--response-plane=tcp")
+	err = tryConnect(t, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url=nats://"+nobody,
+		"--response-plane=tcp")
 	if err == nil || !strings.Contains(err.Error(), "--nats-url") || !strings.Contains(err.Error(), nobody) {
 		t.Errorf("NATS: %v", err)
 	}
@@ -55,12 +56,15 @@ func TestWorkersThatShareNoPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reg.Close()
-	_, err = reg.Register(context.Background(), []discovery.Worker{{ID: "w-0", Models: []string{"m"}, Node: discovery.Node{
-		ID: strings.Repeat("ab", 16), Planes: []discovery.Plane{{Name: "quic", Endpoints: []string{nobody}}}, WireMin: 1, WireMax: 1}}})
+	_, err = reg.Register(context.Background(),
+		[]discovery.Worker{{ID: "w-0", Models: []string{"m"}, Node: discovery.Node{
+			ID: strings.Repeat("ab", 16), Planes: []discovery.Plane{{Name: "quic", Endpoints: []string{nobody}}},
+			WireMin: 1, WireMax: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = tryConnect(t, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(), "--response-plane=tcp")
+	err = tryConnect(t, "--etcd-endpoints="+strings.Join(e.Endpoints(), ","), "--nats-url="+n.URL(),
+		"--response-plane=tcp")
 	if err == nil || !strings.Contains(err.Error(), "--response-plane tcp: none of the 1 workers") {
 		t.Errorf("%v", err)
 	}

@@ -100,8 +100,10 @@ func (d *debug) servePlane(w http.ResponseWriter, r *http.Request) {
 		admin.WriteJSON(w, v)
 		return
 	}
-	f := planepage.Frontend{Process: v.Process, NotReady: v.Reason, At: at, Open: v.Open, Models: v.Models, OutPath: v.OutPath.InForce, NoRing: v.OutPath.NoRing, Workers: state.Workers,
-		Stats: state.Stats, Load: load, Loads: v.Load.Processes, Rates: v.Rates, Sockets: state.Sockets, Settings: v.Settings, Config: v.Config, Refresh: refresh}
+	f := planepage.Frontend{Process: v.Process, NotReady: v.Reason, At: at, Open: v.Open, Models: v.Models,
+		OutPath: v.OutPath.InForce, NoRing: v.OutPath.NoRing, Workers: state.Workers,
+		Stats: state.Stats, Load: load, Loads: v.Load.Processes, Rates: v.Rates, Sockets: state.Sockets,
+		Settings: v.Settings, Config: v.Config, Refresh: refresh}
 	f.Page().Serve(w, http.StatusOK)
 }
 
@@ -119,9 +121,11 @@ func choice(w http.ResponseWriter, r *http.Request) (page bool, refresh *planepa
 }
 
 func (d *debug) view(at time.Time, state planeState, load responseplane.Load) debugView {
-	v := debugView{Process: d.s.name, Ready: true, Open: d.front.Open(), Models: d.plane.Models(), WorkerList: state.Workers, Stats: state.Stats, Rates: d.rates.Rates(at, state.Stats),
+	v := debugView{Process: d.s.name, Ready: true, Open: d.front.Open(), Models: d.plane.Models(),
+		WorkerList: state.Workers, Stats: state.Stats, Rates: d.rates.Rates(at, state.Stats),
 		Sockets: socketsOf(d.s.name, state.Sockets), Config: d.s.values, Settings: d.s.plane.InForce(state.Sockets)}
-	v.Load = debugLoad{Routing: load.Routing, Waiting: load.Waiting, Streaming: load.Streaming, ITL: float64(load.ITL) / float64(time.Millisecond),
+	v.Load = debugLoad{Routing: load.Routing, Waiting: load.Waiting, Streaming: load.Streaming,
+		ITL:       float64(load.ITL) / float64(time.Millisecond),
 		Processes: planepage.Loads(state.Workers, load)}
 	v.Load.Holders = planepage.Holders(v.Load.Processes)
 	if err := d.front.Ready(); err != nil {
@@ -173,7 +177,8 @@ func (d *debug) serveStream(w http.ResponseWriter, r *http.Request) {
 func (d *debug) findStream(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimSpace(r.URL.Query().Get("id"))
 	if id == "" {
-		http.Error(w, fmt.Sprintf("name a request: %s/ID, or %s?id=ID; the id is the response's x-request-id header", planepage.StreamsPath, planepage.StreamsPath), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("name a request: %s/ID, or %s?id=ID; the id is the response's x-request-id header",
+			planepage.StreamsPath, planepage.StreamsPath), http.StatusBadRequest)
 		return
 	}
 	http.Redirect(w, r, planepage.StreamPath(id), http.StatusSeeOther)

@@ -18,7 +18,10 @@ func ask(t *testing.T, url, accept string) (code int, h http.Header, body string
 	if accept != "" {
 		req.Header.Set("Accept", accept)
 	}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +46,8 @@ func TestDebugPages(t *testing.T) {
 		{"/debug/plane", "text/html,*/*;q=0.8", 200, "text/html; charset=utf-8", "Laneway frontend fe"},
 		{"/debug/plane?format=html", "application/json", 200, "text/html; charset=utf-8", "1 of 2"},
 		{"/debug/plane?format=json", "text/html", 200, "application/json", `"rates"`},
-		{"/debug/plane?format=yaml", "", 400, "text/plain; charset=utf-8", `format="yaml": write format=json or format=html`},
+		{"/debug/plane?format=yaml", "", 400, "text/plain; charset=utf-8",
+			`format="yaml": write format=json or format=html`},
 		{"/debug/plane?refresh=1", "text/html", 400, "text/plain; charset=utf-8", "write one of 0 2 10 60"},
 		{"/debug/plane/streams/there", "", 200, "application/json", `"state": "routing"`},
 		{"/debug/plane/streams/there", "text/html", 200, "text/html; charset=utf-8", "Request there"},
@@ -58,7 +62,8 @@ func TestDebugPages(t *testing.T) {
 	} {
 		code, h, body := ask(t, p.admin+c.path, c.accept)
 		if code != c.code || h.Get("Content-Type") != c.kind || !strings.Contains(body, c.want) {
-			t.Errorf("%s, Accept %q: %d %s, expected %d %s with %q:\n%s", c.path, c.accept, code, h.Get("Content-Type"), c.code, c.kind, c.want, body)
+			t.Errorf("%s, Accept %q: %d %s, expected %d %s with %q:\n%s", c.path, c.accept, code, h.Get("Content-Type"),
+				c.code, c.kind, c.want, body)
 		}
 		if strings.Contains(body, "<script") {
 			t.Errorf("%s has a script", c.path)
@@ -85,8 +90,10 @@ func TestDebugKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"process", "ready", "open_requests", "workers.known", "workers.reachable", "workers.vanished", "out_path.in_force", "models", "worker_list", "sockets", "stats.Lanes",
-		"stats.RecordsIn", "config", "settings", "rates.window_s", "rates.records_in_per_s", "load.routing", "load.waiting", "load.streaming", "load.holders", "load.processes"} {
+	for _, path := range []string{"process", "ready", "open_requests", "workers.known", "workers.reachable",
+		"workers.vanished", "out_path.in_force", "models", "worker_list", "sockets", "stats.Lanes",
+		"stats.RecordsIn", "config", "settings", "rates.window_s", "rates.records_in_per_s", "load.routing",
+		"load.waiting", "load.streaming", "load.holders", "load.processes"} {
 		var at any = got
 		for key := range strings.SplitSeq(path, ".") {
 			m, _ := at.(map[string]any)

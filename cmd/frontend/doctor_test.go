@@ -20,8 +20,10 @@ func TestDoctor(t *testing.T) {
 		addDoctor(app)
 		var out bytes.Buffer
 		app.Env, app.Stdout, app.Stderr = nil, &out, io.Discard
-		code := app.Run(append([]string{"doctor", "--json", "--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--udp-recv-buffer=64KiB", "--udp-send-buffer=64KiB",
-			"--namespace=doctor-test", "--etcd-endpoints=" + etcd.Endpoints()[0], "--nats-url=" + nats.URL()}, args...), nil)
+		code := app.Run(append([]string{"doctor", "--json", "--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0",
+			"--udp-recv-buffer=64KiB", "--udp-send-buffer=64KiB",
+			"--namespace=doctor-test", "--etcd-endpoints=" + etcd.Endpoints()[0], "--nats-url=" + nats.URL()}, args...),
+			nil)
 		var r doctor.Report
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatalf("%v in %s", err, &out)
@@ -29,7 +31,8 @@ func TestDoctor(t *testing.T) {
 		return code, r
 	}
 	code, r := examine()
-	if code != cli.ExitOK || r.Failed != 0 || r.Warned == 0 || r.Program != "frontend" { // no worker is registered, which is a warning
+	// no worker is registered, which is a warning
+	if code != cli.ExitOK || r.Failed != 0 || r.Warned == 0 || r.Program != "frontend" {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
 	code, r = examine("--max-open-requests=9000000", "--http-tls-cert=gone.pem", "--http-tls-key=gone.pem")

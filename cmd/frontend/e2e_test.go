@@ -74,7 +74,8 @@ func (e *engine) run(r mockproto.Request, w *responseplane.Writer) {
 				return
 			}
 		}
-		w.Complete(mockproto.Trailer{FinishReason: "length", PromptTokens: r.PromptTokens, CompletionTokens: r.MaxTokens}.Append(nil))
+		w.Complete(mockproto.Trailer{FinishReason: "length", PromptTokens: r.PromptTokens,
+			CompletionTokens: r.MaxTokens}.Append(nil))
 		return
 	case modelBreaks, modelForever:
 		w.Send(ctx, []byte(" 0"))
@@ -122,7 +123,8 @@ func cluster(t *testing.T, plane string, args ...string) (*program, *engine) {
 	later(del.Close)
 	eng := &engine{canceled: make(chan string, 16)}
 	t.Cleanup(eng.running.Wait)
-	rec := discovery.Worker{ID: "w-0", Models: []string{modelEcho, modelSteps, modelForever, modelSilent, modelFails, modelBreaks, modelBusy}, Node: w.Descriptor()}
+	rec := discovery.Worker{ID: "w-0", Models: []string{modelEcho, modelSteps, modelForever, modelSilent, modelFails,
+		modelBreaks, modelBusy}, Node: w.Descriptor()}
 	_, err = w.Serve(ctx, del, rec, eng.handle)
 	must(err)
 	reg, err := etcd.New(ctx, etcd.Config{Endpoints: e.Endpoints()})
@@ -130,7 +132,8 @@ func cluster(t *testing.T, plane string, args ...string) (*program, *engine) {
 	later(reg.Close)
 	_, err = reg.Register(ctx, []discovery.Worker{rec})
 	must(err)
-	p := startWith(t, connect, append([]string{"--etcd-endpoints=" + strings.Join(e.Endpoints(), ","), "--nats-url=" + n.URL(),
+	p := startWith(t, connect, append([]string{"--etcd-endpoints=" + strings.Join(e.Endpoints(), ","), "--nats-url=" +
+		n.URL(),
 		"--response-plane=" + plane, "--retry-limit=0"}, args...)...)
 	p.untilReady(200)
 	return p, eng
@@ -160,7 +163,8 @@ func throughThePlane(t *testing.T, plane string) {
 	if _, body := p.get(p.http + "/v1/models"); strings.Count(body, `"object":"model"`) != 7 {
 		t.Errorf("models: %s", body)
 	}
-	if _, body := p.get(p.admin + "/debug/plane"); !strings.Contains(body, `"reachable": 1`) || !strings.Contains(body, `"name": "mock-1"`) {
+	if _, body := p.get(p.admin + "/debug/plane"); !strings.Contains(body, `"reachable": 1`) ||
+		!strings.Contains(body, `"name": "mock-1"`) {
 		t.Errorf("/debug/plane: %s", body)
 	}
 
@@ -171,15 +175,18 @@ func throughThePlane(t *testing.T, plane string) {
 			t.Fatalf("token %d: %s", i, body)
 		}
 	}
-	if !strings.Contains(body, `"usage":{"prompt_tokens":3,"completion_tokens":50,"total_tokens":53}`) || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+	if !strings.Contains(body, `"usage":{"prompt_tokens":3,"completion_tokens":50,"total_tokens":53}`) ||
+		!strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%s", body)
 	}
-	for k, want := range map[string]string{"X-Laneway-Worker": "w-0", "X-Laneway-Process": "mock-1", "X-Laneway-Lane": plane + "/0"} {
+	for k, want := range map[string]string{"X-Laneway-Worker": "w-0", "X-Laneway-Process": "mock-1",
+		"X-Laneway-Lane": plane + "/0"} {
 		if got := resp.Header.Get(k); got != want {
 			t.Errorf("%s is %q, want %q", k, got, want)
 		}
 	}
-	if resp := p.post(ask(modelEcho, false)); resp.StatusCode != 200 || !strings.Contains(read(resp.Body), ` 48 49","refusal"`) {
+	if resp := p.post(ask(modelEcho, false)); resp.StatusCode != 200 || !strings.Contains(read(resp.Body),
+		` 48 49","refusal"`) {
 		t.Errorf("not streamed: %d", resp.StatusCode)
 	}
 	for model, want := range map[string]int{modelFails: 400, modelBusy: 429, "other": 404} {
@@ -187,7 +194,8 @@ func throughThePlane(t *testing.T, plane string) {
 			t.Errorf("%s: %d %s, want %d", model, resp.StatusCode, read(resp.Body), want)
 		}
 	}
-	if body := read(p.post(ask(modelBreaks, true)).Body); !strings.Contains(body, `"content":" 0"`) || !strings.Contains(body, `"type":"server_error"`) ||
+	if body := read(p.post(ask(modelBreaks, true)).Body); !strings.Contains(body, `"content":" 0"`) ||
+		!strings.Contains(body, `"type":"server_error"`) ||
 		!strings.Contains(body, "on purpose") || !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("mid-stream failure: %s", body)
 	}
@@ -215,7 +223,8 @@ func throughThePlane(t *testing.T, plane string) {
 		`laneway_frontend_requests_total{endpoint="chat_completions",error_type="",model="echo",request_type="stream",status="200"} 1`,
 		`laneway_frontend_requests_total{endpoint="chat_completions",error_type="overload",model="busy",request_type="stream",status="429"} 1`,
 		`laneway_frontend_output_tokens_total{model="echo"} 100`,
-		`laneway_streams_ended_total{end="complete"} 2`, fmt.Sprintf(`laneway_plane_records_total{direction="in",plane=%q} 102`, plane),
+		`laneway_streams_ended_total{end="complete"} 2`,
+		fmt.Sprintf(`laneway_plane_records_total{direction="in",plane=%q} 102`, plane),
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics lacks %s", want)

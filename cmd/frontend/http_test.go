@@ -20,7 +20,8 @@ import (
 // TestHTTPS streams over HTTPS with HTTP/2, and over the plain port with its prior knowledge.
 func TestHTTPS(t *testing.T) {
 	cert, key, trust := devtest.Certificate(t)
-	for name, args := range map[string][]string{"https": {"--http-tls-cert=" + cert, "--http-tls-key=" + key}, "http": nil} {
+	for name, args := range map[string][]string{"https": {"--http-tls-cert=" + cert, "--http-tls-key=" + key},
+		"http": nil} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, args...)
 			tr := &http.Transport{TLSClientConfig: trust.Clone(), Protocols: new(http.Protocols)}
@@ -37,7 +38,8 @@ func TestHTTPS(t *testing.T) {
 			p.plane.records <- " b"
 			close(p.plane.records)
 			body, err := io.ReadAll(resp.Body)
-			if err != nil || !strings.Contains(string(body), `" b"`) || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+			if err != nil || !strings.Contains(string(body), `" b"`) || !strings.HasSuffix(string(body),
+				"data: [DONE]\n\n") {
 				t.Errorf("%v %s", err, body)
 			}
 		})
@@ -95,10 +97,12 @@ func TestHTTPFlagsThatDoNotHold(t *testing.T) {
 	app := cli.New("frontend", "")
 	app.Env = nil
 	declare(app)
-	if err := app.Parse([]string{"--http-tls-cert=" + cert}); err == nil || !strings.Contains(err.Error(), "--http-tls-key") {
+	if err := app.Parse([]string{"--http-tls-cert=" + cert}); err == nil || !strings.Contains(err.Error(),
+		"--http-tls-key") {
 		t.Errorf("a certificate without its key: %v", err)
 	}
-	for _, args := range [][]string{{"--http-tls-cert=" + none, "--http-tls-key=" + none}, {"--http-tls-cert=" + cert, "--http-tls-key=" + cert}} {
+	for _, args := range [][]string{{"--http-tls-cert=" + none, "--http-tls-key=" + none},
+		{"--http-tls-cert=" + cert, "--http-tls-key=" + cert}} {
 		played := newPlayedPlane()
 		ctx, cancel := context.WithTimeout(context.Background(), patience) // it would serve otherwise
 		defer cancel()
@@ -113,11 +117,13 @@ func TestHTTPFlagsThatDoNotHold(t *testing.T) {
 			t.Error("the plane was left open")
 		}
 	}
-	for flag, value := range map[string]string{"max-header-bytes": "1KiB", "max-connections": "-1", "write-timeout": "1ms", "http2-max-streams": "0", "max-body-bytes": "2GiB"} {
+	for flag, value := range map[string]string{"max-header-bytes": "1KiB", "max-connections": "-1",
+		"write-timeout": "1ms", "http2-max-streams": "0", "max-body-bytes": "2GiB"} {
 		app := cli.New("frontend", "")
 		app.Env = nil
 		declare(app)
-		if err := app.Parse([]string{"--" + flag + "=" + value}); err == nil || !strings.Contains(err.Error(), "--"+flag) || !strings.Contains(err.Error(), value) {
+		if err := app.Parse([]string{"--" + flag + "=" + value}); err == nil || !strings.Contains(err.Error(), "--"+
+			flag) || !strings.Contains(err.Error(), value) {
 			t.Errorf("--%s=%s: %v", flag, value, err)
 		}
 	}

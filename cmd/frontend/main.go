@@ -1,5 +1,5 @@
-// Command frontend serves the OpenAI API over a cluster of workers: it finds them in etcd, hands them requests over NATS, and takes their
-// tokens from the response plane.
+// Command frontend serves the OpenAI API over a cluster of workers: it finds them in etcd, hands them requests over
+// NATS, and takes their tokens from the response plane.
 package main
 
 import (
@@ -29,7 +29,8 @@ func main() {
 
 // newApp declares the program.
 func newApp() (*cli.App, *flags) {
-	app := cli.New("frontend", "serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
+	app := cli.New("frontend",
+		"serves the OpenAI API over the workers of a cluster; tokens come over the response plane")
 	f := declare(app)
 	app.CheckLast(f.check) // not for doctor, whose report says what is wrong with files
 	return app, f

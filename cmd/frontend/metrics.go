@@ -7,7 +7,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
-// newRegistry has what every process exports: who it is, the Go runtime's and the kernel's view of it, and the host's UDP drops.
+// newRegistry has what every process exports: who it is, the Go runtime's and the kernel's view of it, and the host's
+// UDP drops.
 func newRegistry(name string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -15,14 +16,17 @@ func newRegistry(name string) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"role": "frontend", "name": name},
 	})
 	info.Set(1)
-	reg.MustRegister(info, udpDrops{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(info, udpDrops{}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg
 }
 
 var rcvbufErrors = prometheus.NewDesc("laneway_host_udp_rcvbuf_errors_total",
-	"Datagrams that the kernel dropped because a UDP socket's receive buffer was full, in this network namespace.", nil, nil)
+	"Datagrams that the kernel dropped because a UDP socket's receive buffer was full, in this network namespace.", nil,
+	nil)
 
-// udpDrops reads the kernel's counter when it is scraped. Where it cannot be read there is no such metric, rather than a zero.
+// udpDrops reads the kernel's counter when it is scraped. Where it cannot be read there is no such metric, rather than
+// a zero.
 type udpDrops struct{}
 
 func (udpDrops) Describe(ch chan<- *prometheus.Desc) { ch <- rcvbufErrors }
@@ -34,7 +38,8 @@ func (udpDrops) Collect(ch chan<- prometheus.Metric) {
 }
 
 var retriesTotal = prometheus.NewDesc("laneway_frontend_retries_total",
-	"Attempts that failed before the first record and were made again at another worker, by reason, whether the request then got a record or not.", []string{"reason"}, nil)
+	"Attempts that failed before the first record and were made again at another worker, by reason, whether the "+
+		"request then got a record or not.", []string{"reason"}, nil)
 
 // retries exports what the plane counts.
 type retries struct{ counts func() map[string]uint64 }

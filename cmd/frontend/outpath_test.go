@@ -31,8 +31,10 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	if ringsAllowed() {
 		auto = "io_uring"
 	}
-	for _, c := range []struct{ plane, path, inForce string }{{transport.PlaneTCP, "auto", auto}, {transport.PlaneQUIC, "auto", auto},
-		{transport.PlaneTCP, "inline", "inline"}, {transport.PlaneTCP, "io_uring", "io_uring"}, {transport.PlaneTCP, "pull", "pull"}} {
+	for _, c := range []struct{ plane, path, inForce string }{{transport.PlaneTCP, "auto", auto},
+		{transport.PlaneQUIC, "auto", auto},
+		{transport.PlaneTCP, "inline", "inline"}, {transport.PlaneTCP, "io_uring", "io_uring"},
+		{transport.PlaneTCP, "pull", "pull"}} {
 		t.Run(c.plane+" "+c.path, func(t *testing.T) {
 			if c.path == "io_uring" && auto != c.path {
 				if os.Getenv("CI") == "true" {
@@ -44,12 +46,14 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			if path, _ := p.outPath(); path != c.inForce {
 				t.Errorf("/debug/plane says that the out path is %q, expected %q", path, c.inForce)
 			}
-			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`, modelSteps, tokens)
+			body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`,
+				modelSteps, tokens)
 			p.client.Timeout = 4 * patience // the race detector on a busy machine
 			var clients sync.WaitGroup
 			for range streams {
 				clients.Go(func() {
-					resp, err := p.client.Post(p.http+"/v1/chat/completions", "application/json", strings.NewReader(body))
+					resp, err := p.client.Post(p.http+"/v1/chat/completions", "application/json",
+						strings.NewReader(body))
 					if err != nil {
 						t.Error(err)
 						return
@@ -68,7 +72,8 @@ func TestManyStreamsAtOnce(t *testing.T) {
 					t.Errorf("no %s writes: %v", path, none)
 				}
 			}
-			if want := fmt.Sprintf(`laneway_frontend_output_tokens_total{model="steps"} %d`, streams*tokens); !strings.Contains(metrics, want+"\n") {
+			if want := fmt.Sprintf(`laneway_frontend_output_tokens_total{model="steps"} %d`,
+				streams*tokens); !strings.Contains(metrics, want+"\n") {
 				t.Errorf("/metrics lacks %s", want)
 			}
 			for line := range strings.Lines(metrics) {
@@ -101,8 +106,8 @@ func ringsAllowed() bool {
 	return pool.Probe() == nil
 }
 
-// TestOutPathInASandbox runs the program in a child to which the kernel refuses io_uring: auto serves without, io_uring is an error that
-// names the flag.
+// TestOutPathInASandbox runs the program in a child to which the kernel refuses io_uring: auto serves without, io_uring
+// is an error that names the flag.
 func TestOutPathInASandbox(t *testing.T) {
 	const child = "LANEWAY_TEST_SANDBOX"
 	if os.Getenv(child) == "" {
@@ -123,7 +128,8 @@ func TestOutPathInASandbox(t *testing.T) {
 	p.plane.records <- " a"
 	p.plane.records <- " b"
 	close(p.plane.records)
-	if body, err := io.ReadAll(p.post(streaming).Body); err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+	if body, err := io.ReadAll(p.post(streaming).Body); err != nil || !strings.HasSuffix(string(body),
+		"data: [DONE]\n\n") {
 		t.Errorf("%s %v", body, err)
 	}
 	p.signal()
@@ -131,11 +137,13 @@ func TestOutPathInASandbox(t *testing.T) {
 		t.Error(err)
 	}
 	played := newPlayedPlane()
-	err := run(t.Context(), slog.New(slog.DiscardHandler), parse(t, "--out-path=io_uring"), func(context.Context, *slog.Logger, settings, prometheus.Registerer) (plane, error) {
-		return openPlane{played}, nil
-	})
+	err := run(t.Context(), slog.New(slog.DiscardHandler), parse(t, "--out-path=io_uring"),
+		func(context.Context, *slog.Logger, settings, prometheus.Registerer) (plane, error) {
+			return openPlane{played}, nil
+		})
 	var fe *cli.FlagError
-	if !errors.As(err, &fe) || fe.Flag != "out-path" || !errors.Is(err, frontend.ErrNoRing) || !strings.Contains(err.Error(), "--out-path auto") {
+	if !errors.As(err, &fe) || fe.Flag != "out-path" || !errors.Is(err, frontend.ErrNoRing) ||
+		!strings.Contains(err.Error(), "--out-path auto") {
 		t.Errorf("--out-path=io_uring: %v", err)
 	}
 	select {

@@ -34,13 +34,15 @@ type plane interface {
 // connector builds a plane; it is an argument of run so that tests can play one.
 type connector func(ctx context.Context, log *slog.Logger, s settings, metrics prometheus.Registerer) (plane, error)
 
-// otherFiles is how many files the process may need besides one for each open request: lanes, etcd, NATS, the admin listener, idle clients.
+// otherFiles is how many files the process may need besides one for each open request: lanes, etcd, NATS, the admin
+// listener, idle clients.
 const otherFiles = 512
 
 // errStarting is why a process that has just begun is not ready.
 var errStarting = errors.New("the frontend is starting")
 
-// run is the program's life: listen, connect, serve until ctx ends, drain. Open responses that had to be cut are an error.
+// run is the program's life: listen, connect, serve until ctx ends, drain. Open responses that had to be cut are an
+// error.
 func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (err error) {
 	also := func(close func() error) { err = errors.Join(err, close()) }
 
@@ -59,7 +61,8 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	var ready atomic.Pointer[func() error]
 	setReady := func(f func() error) { ready.Store(&f) }
 	setReady(func() error { return errStarting })
-	adm, err := admin.Start(ctx, admin.Config{Addr: s.adminAddr, ProfilesForAll: s.adminPprof, Metrics: metrics, Ready: func() error { return (*ready.Load())() }, Logger: log})
+	adm, err := admin.Start(ctx, admin.Config{Addr: s.adminAddr, ProfilesForAll: s.adminPprof, Metrics: metrics,
+		Ready: func() error { return (*ready.Load())() }, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,8 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 		return err
 	}
 	defer also(p.Close)
-	if err := metrics.Register(planemetrics.Settings(func() []planeflags.Setting { return s.plane.InForce(p.State().Sockets) })); err != nil {
+	inForce := func() []planeflags.Setting { return s.plane.InForce(p.State().Sockets) }
+	if err := metrics.Register(planemetrics.Settings(inForce)); err != nil {
 		return fmt.Errorf("register the metrics of settings: %w", err)
 	}
 	cfg := s.httpConfig(p, log, metrics)
@@ -86,7 +90,8 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	}
 	front, err := frontend.New(cfg)
 	if errors.Is(err, frontend.ErrNoRing) {
-		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath, Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, frontend.OutAuto)}
+		return &cli.FlagError{Flag: "out-path", Where: "--out-path", Value: s.outPath,
+			Err: fmt.Errorf("%w; --out-path %s uses it only where it can", err, frontend.OutAuto)}
 	}
 	if err != nil {
 		return err
@@ -107,7 +112,8 @@ func run(ctx context.Context, log *slog.Logger, s settings, connect connector) (
 	}
 	defer also(watch.Close)
 	watch.Ready("serving on " + l.Addr().String())
-	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace", s.disco.Namespace, "planes", s.plane.Planes)
+	log.Info("serving", "http", l.Addr().String(), "admin", adm.Addr().String(), "name", s.name, "namespace",
+		s.disco.Namespace, "planes", s.plane.Planes)
 	logOutPath(log, front)
 
 	select {
@@ -136,7 +142,8 @@ func drain(log *slog.Logger, s settings, p plane, front *frontend.Server) error 
 	defer cancel()
 	cut, err := front.Drain(ctx)
 	if cut > 0 {
-		err = errors.Join(err, fmt.Errorf("%d open responses did not end within --drain-timeout %v and were cut", cut, s.drainTimeout))
+		err = errors.Join(err, fmt.Errorf("%d open responses did not end within --drain-timeout %v and were cut", cut,
+			s.drainTimeout))
 	}
 	return err
 }

@@ -47,9 +47,11 @@ func (p *playedPlane) Failed() <-chan error { return p.failed }
 func (p *playedPlane) Close() error         { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *playedPlane) State() planeState {
 	return planeState{
-		Workers: []responseplane.WorkerStatus{{ID: "w-0", Models: []string{"m"}, Node: "n", Name: "mock-1", Reachable: true, Open: 1}, {ID: "w-1", Err: "refused"}},
-		Stats:   responseplane.Stats{RecordsIn: 5},
-		Sockets: []transport.SocketInfo{{Plane: "quic", Role: "lane", Port: 4711, RecvAsked: 8 << 20, RecvGranted: 16 << 20, GRO: true}, {Plane: "tcp", Role: "lane", Port: 4712}},
+		Workers: []responseplane.WorkerStatus{{ID: "w-0", Models: []string{"m"}, Node: "n", Name: "mock-1",
+			Reachable: true, Open: 1}, {ID: "w-1", Err: "refused"}},
+		Stats: responseplane.Stats{RecordsIn: 5},
+		Sockets: []transport.SocketInfo{{Plane: "quic", Role: "lane", Port: 4711, RecvAsked: 8 << 20,
+			RecvGranted: 16 << 20, GRO: true}, {Plane: "tcp", Role: "lane", Port: 4712}},
 	}
 }
 
@@ -58,7 +60,8 @@ func (p *playedPlane) Find(id string, most int) ([]responseplane.RequestInfo, in
 	case "there":
 		return []responseplane.RequestInfo{{ID: id, State: responseplane.RequestRouting}}, 1
 	case "twice":
-		return []responseplane.RequestInfo{{ID: "b", ClientID: id, State: responseplane.RequestRouting}, {ID: "a", ClientID: id, State: responseplane.RequestEnded}}, 2
+		return []responseplane.RequestInfo{{ID: "b", ClientID: id, State: responseplane.RequestRouting},
+			{ID: "a", ClientID: id, State: responseplane.RequestEnded}}, 2
 	}
 	return nil, 0
 }
@@ -138,7 +141,8 @@ func parse(t *testing.T, args ...string) settings {
 	app := cli.New("frontend", "")
 	app.Env = nil
 	f := declare(app)
-	if err := app.Parse(append([]string{"--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--name=fe"}, args...)); err != nil {
+	if err := app.Parse(append([]string{"--http-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--name=fe"},
+		args...)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := f.settings()
@@ -280,7 +284,8 @@ func TestSignalDrains(t *testing.T) {
 	}
 	close(p.plane.records)
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") || !strings.Contains(string(body), `"finish_reason":"stop"`) {
+	if err != nil || !strings.HasSuffix(string(body), "data: [DONE]\n\n") || !strings.Contains(string(body),
+		`"finish_reason":"stop"`) {
 		t.Errorf("the open stream did not finish: %v %q", err, body)
 	}
 	if err := p.end(); err != nil {
@@ -302,10 +307,12 @@ func TestDrainTimeoutCuts(t *testing.T) {
 	resp := p.post(streaming)
 	p.signal()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(body), `"error":`) || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+	if err != nil || !strings.Contains(string(body), `"error":`) || !strings.HasSuffix(string(body),
+		"data: [DONE]\n\n") {
 		t.Errorf("%v %q", err, body)
 	}
-	if err := p.end(); err == nil || !strings.Contains(err.Error(), "1 open responses did not end within --drain-timeout") {
+	if err := p.end(); err == nil || !strings.Contains(err.Error(),
+		"1 open responses did not end within --drain-timeout") {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -370,10 +377,12 @@ func TestDebugPlane(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &v); err != nil || code != 200 {
 		t.Fatalf("%d %v: %s", code, err, body)
 	}
-	if v.Workers.Known != 2 || v.Workers.Reachable != 1 || len(v.WorkerList) != 2 || v.WorkerList[1].Err != "refused" || !v.Ready || v.Process != "fe" {
+	if v.Workers.Known != 2 || v.Workers.Reachable != 1 || len(v.WorkerList) != 2 || v.WorkerList[1].Err != "refused" ||
+		!v.Ready || v.Process != "fe" {
 		t.Errorf("%s", body)
 	}
-	if len(v.Sockets) != 2 || v.Sockets[0].Process != "fe" || v.Sockets[0].Port != 4711 || *v.Sockets[0].RecvGranted != 16<<20 || !*v.Sockets[0].GRO ||
+	if len(v.Sockets) != 2 || v.Sockets[0].Process != "fe" || v.Sockets[0].Port != 4711 ||
+		*v.Sockets[0].RecvGranted != 16<<20 || !*v.Sockets[0].GRO ||
 		v.Sockets[1].GRO != nil || v.Sockets[1].RecvAsked != nil {
 		t.Errorf("sockets: %s", body)
 	}
@@ -381,12 +390,14 @@ func TestDebugPlane(t *testing.T) {
 		t.Errorf("config %v, stats %v", v.Config, v.Stats.RecordsIn)
 	}
 	i := slices.IndexFunc(v.Settings, func(s planeflags.Setting) bool { return s.Name == "udp-recv-buffer" })
-	if i < 0 || v.Settings[i] != (planeflags.Setting{Name: "udp-recv-buffer", Asked: "8MiB", InForce: "16MiB granted"}) {
+	if i < 0 || v.Settings[i] != (planeflags.Setting{Name: "udp-recv-buffer", Asked: "8MiB",
+		InForce: "16MiB granted"}) {
 		t.Errorf("settings: %+v", v.Settings)
 	}
 	_, metrics := p.get(p.admin + "/metrics")
 	for _, s := range v.Settings {
-		if line := fmt.Sprintf("laneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked, s.InForce, s.Name); !strings.Contains(metrics, line) {
+		if line := fmt.Sprintf("laneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked, s.InForce,
+			s.Name); !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks what /debug/plane says: %s", line)
 		}
 	}
@@ -402,7 +413,8 @@ func TestDebugPlane(t *testing.T) {
 func TestMetricsPage(t *testing.T) {
 	p := start(t)
 	_, body := p.get(p.admin + "/metrics")
-	for _, want := range []string{`laneway_process_info{name="fe",role="frontend"} 1`, "laneway_host_udp_rcvbuf_errors_total ", "process_cpu_seconds_total",
+	for _, want := range []string{`laneway_process_info{name="fe",role="frontend"} 1`,
+		"laneway_host_udp_rcvbuf_errors_total ", "process_cpu_seconds_total",
 		"laneway_frontend_disconnected_clients_total 0", "go_goroutines"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics lacks %q", want)

@@ -11,8 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/discovery"
 )
 
-// shareGrace is how long a frontend that has just started puts up with workers none of which it can ever reach: others may be about to
-// register.
+// shareGrace is how long a frontend that has just started puts up with workers none of which it can ever reach: others
+// may be about to register.
 const shareGrace = 3 * time.Second
 
 // noSharedPlaneError says that no worker offers a plane that this frontend uses.
@@ -23,12 +23,14 @@ type noSharedPlaneError struct {
 }
 
 func (e *noSharedPlaneError) Error() string {
-	return fmt.Sprintf("--response-plane %s: none of the %d workers offers such a plane (%s offers %s): start frontend and workers with one in common",
+	return fmt.Sprintf("--response-plane %s: none of the %d workers offers such a plane (%s offers %s): start "+
+		"frontend and workers with one in common",
 		strings.Join(e.ours, ","), e.workers, e.example, strings.Join(e.theirs, ","))
 }
 
-// planeCheck is a Registry that looks on: while no worker has ever shared a plane with this frontend, and some have been there for
-// shareGrace, it reports that once. Afterwards a cluster that changes planes step by step must not end the frontend.
+// planeCheck is a Registry that looks on: while no worker has ever shared a plane with this frontend, and some have
+// been there for shareGrace, it reports that once. Afterwards a cluster that changes planes step by step must not end
+// the frontend.
 type planeCheck struct {
 	discovery.Registry
 	planes []string

@@ -39,7 +39,8 @@ func TestNoSharedPlane(t *testing.T) {
 		want   string // "" = no complaint
 	}{
 		{"none yet", []discovery.Event{synced}, ""},
-		{"all foreign", []discovery.Event{put("w-1", "quic", "tls"), put("w-0", "tls"), synced}, "--response-plane tcp: none of the 2 workers offers such a plane (w-0 offers tls)"},
+		{"all foreign", []discovery.Event{put("w-1", "quic", "tls"), put("w-0", "tls"), synced},
+			"--response-plane tcp: none of the 2 workers offers such a plane (w-0 offers tls)"},
 		{"foreign ones come later", []discovery.Event{synced, put("w-1", "quic")}, "none of the 1 workers"},
 		{"one shares", []discovery.Event{put("w-1", "quic"), synced, put("w-2", "quic", "tcp")}, ""},
 		{"one shared once", []discovery.Event{put("w-1", "tcp"), synced, gone("w-1"), put("w-2", "quic")}, ""},
@@ -50,7 +51,8 @@ func TestNoSharedPlane(t *testing.T) {
 			defer cancel()
 			failed := make(chan error, 1)
 			reg := playedRegistry{events: make(chan discovery.Event)}
-			p := &planeCheck{Registry: reg, planes: []string{"tcp"}, failed: func(err error) { failed <- err }, grace: 30 * time.Millisecond}
+			p := &planeCheck{Registry: reg, planes: []string{"tcp"}, failed: func(err error) { failed <- err },
+				grace: 30 * time.Millisecond}
 			out, err := p.Watch(ctx)
 			if err != nil {
 				t.Fatal(err)

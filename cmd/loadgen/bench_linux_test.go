@@ -59,7 +59,8 @@ func TestTwoProcesses(t *testing.T) {
 			t.Errorf("%v\n%s", err, stdout.String())
 		}
 		var written transportbench.Report
-		if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &written) != nil || !reflect.DeepEqual(written, r) {
+		if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &written) != nil ||
+			!reflect.DeepEqual(written, r) {
 			t.Errorf("%v: run.json is not what was printed: %v", c.args, err)
 		}
 		cells := 0

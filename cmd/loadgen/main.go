@@ -3,8 +3,8 @@
 //	loadgen --url http://127.0.0.1:8000 --concurrency 64 --request-count 1000
 //
 // It prints a table and writes a run directory: run.json, requests.jsonl and timeseries.csv. `loadgen plane` drives the
-// response plane itself between processes, without HTTP; `loadgen transport` and `loadgen streams` measure messages and streams over
-// lanes; `loadgen merge` joins the directories of several generators.
+// response plane itself between processes, without HTTP; `loadgen transport` and `loadgen streams` measure messages and
+// streams over lanes; `loadgen merge` joins the directories of several generators.
 package main
 
 import (
@@ -46,7 +46,8 @@ func load(ctx context.Context, log *slog.Logger, app *cli.App, f *flags) error {
 	}
 	cfg.Log = log
 	what := fmt.Sprintf("--concurrency %d", cfg.Concurrency)
-	if err := errors.Join(cli.NeedFiles(cfg.Concurrency+len(cfg.MetricsURLs)+spareFiles, what), loadgen.CheckPorts(cfg.Concurrency)); err != nil {
+	if err := errors.Join(cli.NeedFiles(cfg.Concurrency+len(cfg.MetricsURLs)+spareFiles, what),
+		loadgen.CheckPorts(cfg.Concurrency)); err != nil {
 		return err
 	}
 	if cfg.Dir == "" {

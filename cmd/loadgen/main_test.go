@@ -111,17 +111,23 @@ func TestExitCodes(t *testing.T) {
 		says string // in stderr, or in stdout when the code is 0
 	}{
 		{"fine", []string{"--url", good.URL}, 0, "TTFT p50/p90/p99"},
-		{"threshold kept", []string{"--url", good.URL, "--threshold", "ttft_p99<60s", "--threshold", "errors<=0"}, 0, "20 verified"},
-		{"threshold missed", []string{"--url", good.URL, "--threshold", "ttft_p99<1ns"}, 3, "threshold ttft_p99<1ns missed"},
-		{"threshold not measured", []string{"--url", good.URL, "--threshold", "frontend_cpu_ms_per_request<1"}, 3, "not measured"},
+		{"threshold kept", []string{"--url", good.URL, "--threshold", "ttft_p99<60s", "--threshold", "errors<=0"}, 0,
+			"20 verified"},
+		{"threshold missed", []string{"--url", good.URL, "--threshold", "ttft_p99<1ns"}, 3,
+			"threshold ttft_p99<1ns missed"},
+		{"threshold not measured", []string{"--url", good.URL, "--threshold", "frontend_cpu_ms_per_request<1"}, 3,
+			"not measured"},
 		{"wrong token", []string{"--url", wrong.URL}, 2, "1 wrong tokens"},
 		{"errors", []string{"--url", failing.URL}, 2, "1 of 20 requests failed"},
-		{"errors allowed", []string{"--url", serve(t, 0, func(n int) string { return map[bool]string{true: "status"}[n == 3] }).URL, "--max-error-rate", "0.05"}, 0, "service_unavailable 1"},
+		{"errors allowed",
+			[]string{"--url", serve(t, 0, func(n int) string { return map[bool]string{true: "status"}[n == 3] }).URL,
+				"--max-error-rate", "0.05"}, 0, "service_unavailable 1"},
 		{"no proof", []string{"--url", good.URL, "--run-info", info}, 2, "no proof of transit"},
 		{"no server", []string{"--url", "http://127.0.0.1:1"}, 1, "is the server running there?"},
 		{"bad flags", []string{"--url", "nonsense", "--goodput", "x", "--threshold", "y"}, 1, "--threshold"},
 		{"no info file", []string{"--url", good.URL, "--run-info", info + "x"}, 1, "--run-info"},
-		{"a client that does not speak TLS", []string{"--url", "https://127.0.0.1:1", "--client", "io_uring"}, 1, "--client io_uring does not speak TLS"},
+		{"a client that does not speak TLS", []string{"--url", "https://127.0.0.1:1", "--client", "io_uring"}, 1,
+			"--client io_uring does not speak TLS"},
 		{"io_uring off", []string{"--url", good.URL, "--client", "epoll"}, 0, "load generator: epoll client"},
 		{"too many ports", []string{"--url", good.URL, "-c", "200000"}, 1, "200000"},
 	} {
@@ -149,7 +155,8 @@ func TestExitCodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Config["concurrency"] != 2.0 || r.Config["osl"] != 4.0 || r.Config["arrival_pattern"] != "constant" || r.Config["model"] != "mock" {
+			if r.Config["concurrency"] != 2.0 || r.Config["osl"] != 4.0 || r.Config["arrival_pattern"] != "constant" ||
+				r.Config["model"] != "mock" {
 				t.Errorf("config %v", r.Config)
 			}
 		})
@@ -158,7 +165,8 @@ func TestExitCodes(t *testing.T) {
 
 func TestSecretsStayOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	code, stdout, stderr := call(t, "--url", serve(t, 0, nil).URL, "-n", "2", "--osl", "2", "--isl", "2", "--header", "Authorization: Bearer s3cret", "--artifact-dir", dir)
+	code, stdout, stderr := call(t, "--url", serve(t, 0, nil).URL, "-n", "2", "--osl", "2", "--isl", "2", "--header",
+		"Authorization: Bearer s3cret", "--artifact-dir", dir)
 	b, err := os.ReadFile(filepath.Join(dir, report.RunFile))
 	if code != 0 || err != nil || strings.Contains(string(b)+stdout+stderr, "s3cret") {
 		t.Errorf("exit %d, %v\n%s%s%s", code, err, b, stdout, stderr)
@@ -178,9 +186,11 @@ func TestSecretsStayHere(t *testing.T) {
 	with := func(url, path string) string {
 		return strings.Replace(url, "://", "://svc:secret@", 1) + path + "?api_key=secret"
 	}
-	code, stdout, stderr := call(t, "--url", with(s.URL, "/v1/chat/completions"), "--metrics-url", with(gone.URL, "/metrics"), "--metrics-url", with(s.URL, "/metrics"),
+	code, stdout, stderr := call(t, "--url", with(s.URL, "/v1/chat/completions"), "--metrics-url",
+		with(gone.URL, "/metrics"), "--metrics-url", with(s.URL, "/metrics"),
 		"--header-file", keys, "-c", "2", "-n", "20", "--osl", "4", "--isl", "3", "--artifact-dir", dir)
-	if code != 0 || !strings.Contains(stderr, "metrics could not be read") || !strings.Contains(stderr, "/metrics?api_key=xxxxx") {
+	if code != 0 || !strings.Contains(stderr, "metrics could not be read") ||
+		!strings.Contains(stderr, "/metrics?api_key=xxxxx") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	outputs := map[string]string{"standard output": stdout, "standard error": stderr}
@@ -199,14 +209,17 @@ func TestSecretsStayHere(t *testing.T) {
 	if !strings.Contains(outputs["run.json"], `"url": "http://xxxxx@`) {
 		t.Errorf("run.json does not name the server: %.2000s", outputs["run.json"])
 	}
-	for _, url := range []string{"ftp://svc:secret@h", "svc:secret@h:1", with("http://127.0.0.1:1", ""), with("http://:1", "")} {
-		if code, stdout, stderr := call(t, "--url", url, "--artifact-dir", filepath.Join(t.TempDir(), "none")); code != 1 || strings.Contains(stdout+stderr, "secret") {
+	for _, url := range []string{"ftp://svc:secret@h", "svc:secret@h:1", with("http://127.0.0.1:1", ""),
+		with("http://:1", "")} {
+		if code, stdout, stderr := call(t, "--url", url, "--artifact-dir",
+			filepath.Join(t.TempDir(), "none")); code != 1 || strings.Contains(stdout+stderr, "secret") {
 			t.Errorf("%s: exit code %d\n%s%s", url, code, stdout, stderr)
 		}
 	}
 }
 
-// TestInterrupt ends a run with a signal: a partial report, exit code 1. A signal that comes twice, as from GNU timeout, is one.
+// TestInterrupt ends a run with a signal: a partial report, exit code 1. A signal that comes twice, as from GNU
+// timeout, is one.
 func TestInterrupt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process")
@@ -226,7 +239,8 @@ func interrupt(t *testing.T, sig syscall.Signal) {
 		return ""
 	})
 	dir := filepath.Join(t.TempDir(), "run")
-	cmd := exec.Command(os.Args[0], "--url", s.URL, "-c", "2", "-n", "100000", "--osl", "5", "--isl", "2", "--artifact-dir", dir)
+	cmd := exec.Command(os.Args[0], "--url", s.URL, "-c", "2", "-n", "100000", "--osl", "5", "--isl", "2",
+		"--artifact-dir", dir)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -250,10 +264,12 @@ func interrupt(t *testing.T, sig syscall.Signal) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if !r.Marked(report.MarkPartial) || r.Raw.Requests == 0 || r.Raw.Errors != 0 || !strings.Contains(out.String(), "partial") {
+	if !r.Marked(report.MarkPartial) || r.Raw.Requests == 0 || r.Raw.Errors != 0 || !strings.Contains(out.String(),
+		"partial") {
 		t.Errorf("marks %v raw %+v\n%s", r.Marks, r.Raw, out.String())
 	}
-	if rows, bad, err := report.ReadRows(dir); err != nil || len(bad) > 0 || len(rows) != r.Raw.Requests+r.Raw.Canceled+r.Warmup.Requests {
+	if rows, bad, err := report.ReadRows(dir); err != nil || len(bad) > 0 || len(rows) != r.Raw.Requests+r.Raw.Canceled+
+		r.Warmup.Requests {
 		t.Errorf("%d rows, %v %v", len(rows), bad, err)
 	}
 }

@@ -17,7 +17,8 @@ func addMerge(parent *cli.App) {
 	g := app.Group("Report")
 	dir := g.String("artifact-dir", "", "run directory of the merged run, which must not hold a run yet")
 	label := g.String("label", "", "name of the merged run")
-	format := g.Enum("format", loadgen.FormatTable, loadgen.Formats(), "what is printed: the table, or one JSON object with the keys of vllm or aiperf")
+	format := g.Enum("format", loadgen.FormatTable, loadgen.Formats(),
+		"what is printed: the table, or one JSON object with the keys of vllm or aiperf")
 	g = app.Group("Judgement")
 	maxErrorRate := g.Float("max-error-rate", 0, cli.Range(0, 1), "exit 2 when a larger share of the requests failed")
 	threshold := g.Repeated("threshold", "CONDITION", "exit 3 unless it holds, like 'ttft_p99<250ms'", checkThreshold)

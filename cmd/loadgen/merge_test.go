@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// TestFormatAndMerge: a format leaves standard output to the JSON object alone; two generators that ran together are joined, and the
-// verdict is of both.
+// TestFormatAndMerge: a format leaves standard output to the JSON object alone; two generators that ran together are
+// joined, and the verdict is of both.
 func TestFormatAndMerge(t *testing.T) {
 	s := serve(t, 0, func(n int) string { return map[bool]string{true: "status"}[n == 7] })
 	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
@@ -19,10 +19,12 @@ func TestFormatAndMerge(t *testing.T) {
 	for i, dir := range dirs {
 		wg.Go(func() {
 			format := []string{"vllm", "aiperf"}[i]
-			code, stdout, stderr := call(t, "--url", s.URL, "-c", "2", "-n", "40", "--osl", "3", "--isl", "2", "--warmup-request-count", "0", "--ui", "none", "--max-error-rate", "1",
+			code, stdout, stderr := call(t, "--url", s.URL, "-c", "2", "-n", "40", "--osl", "3", "--isl", "2",
+				"--warmup-request-count", "0", "--ui", "none", "--max-error-rate", "1",
 				"--format", format, "--artifact-dir", dir)
 			var m map[string]any
-			if err := json.Unmarshal([]byte(stdout), &m); code != 0 || err != nil || m[[]string{"completed", "request_count"}[i]] == nil || !strings.Contains(stderr, "written to "+dir) {
+			if err := json.Unmarshal([]byte(stdout), &m); code != 0 || err != nil ||
+				m[[]string{"completed", "request_count"}[i]] == nil || !strings.Contains(stderr, "written to "+dir) {
 				t.Errorf("%s: exit %d, %v\n%s\n%s", format, code, err, stdout, stderr)
 			}
 		})

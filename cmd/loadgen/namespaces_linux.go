@@ -23,7 +23,8 @@ const (
 	sideGrace     = 10 * time.Second // to end when told to
 )
 
-// inNamespaces runs the command again in two network namespaces, once as the server and once as the client, and is the client's exit code.
+// inNamespaces runs the command again in two network namespaces, once as the server and once as the client, and is the
+// client's exit code.
 func (f *sideFlags) inNamespaces(ctx context.Context, log *slog.Logger) (err error) {
 	stale, err := netns.RemoveStale(ctx)
 	if err != nil {
@@ -38,7 +39,8 @@ func (f *sideFlags) inNamespaces(ctx context.Context, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }() // after the sides, which are in there
 	at := net.JoinHostPort(n.Node("server").Addr4.String(), controlPort)
-	server, err := f.startSide(n.Node("server"), io.Discard, "--listen="+at, "--log-level=warn") // that it waits, and stops, is nobody's news
+	// that it waits, and stops, is nobody's news
+	server, err := f.startSide(n.Node("server"), io.Discard, "--listen="+at, "--log-level=warn")
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,8 @@ func (f *sideFlags) inNamespaces(ctx context.Context, log *slog.Logger) (err err
 // side is this program, started again in a namespace.
 type side struct{ *childproc.Child }
 
-// startSide starts one with the flags of this process and more, which take their place. Its log goes where this one's does.
+// startSide starts one with the flags of this process and more, which take their place. Its log goes where this one's
+// does.
 func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) (*side, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -72,13 +75,15 @@ func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) 
 	}
 	args := append([]string{f.command}, more...)
 	for name, value := range f.app.Values() {
-		own := name == netnsFlag || slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, "--"+name+"=") })
+		own := name == netnsFlag ||
+			slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, "--"+name+"=") })
 		if !own && f.app.Source(name) != cli.FromDefault {
 			args = append(args, "--"+name+"="+value)
 		}
 	}
 	c, err := childproc.Start(childproc.Spec{
-		Name: f.command, Path: exe, Args: args, Env: cli.WithoutSettings(os.Environ()), Stdout: stdout, Stderr: f.app.Stderr,
+		Name: f.command, Path: exe, Args: args, Env: cli.WithoutSettings(os.Environ()), Stdout: stdout,
+		Stderr: f.app.Stderr,
 		Around: func(start func() error) (bool, error) { return true, in.Do(start) },
 	})
 	if err != nil {
@@ -89,7 +94,8 @@ func (f *sideFlags) startSide(in *netns.Node, stdout io.Writer, more ...string) 
 
 // listens waits until the server takes connections.
 func (s *side) listens(ctx context.Context, from *netns.Node, at string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, serverTimeout, fmt.Errorf("--netns: the server does not listen on %s after %s", at, serverTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, serverTimeout,
+		fmt.Errorf("--netns: the server does not listen on %s after %s", at, serverTimeout))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -112,7 +118,8 @@ func (s *side) exit() error {
 	if s.Err() == nil {
 		return nil
 	}
-	return &cli.ExitError{Code: max(s.ExitCode(), cli.ExitFailure), Err: fmt.Errorf("--netns: the client has ended with %s", s.State())}
+	return &cli.ExitError{Code: max(s.ExitCode(), cli.ExitFailure),
+		Err: fmt.Errorf("--netns: the client has ended with %s", s.State())}
 }
 
 // stop ends it and joins it.

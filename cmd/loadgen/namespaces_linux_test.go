@@ -54,7 +54,8 @@ func namespaces(t *testing.T, pid int) []string {
 // TestNamespaces: one command has both sides in namespaces, and nothing is left of them.
 func TestNamespaces(t *testing.T) {
 	for _, args := range [][]string{
-		{"transport", "--message-count=64", "--planes=tcp,quic", "--tables=messages", "--runs=1", "--json", "--log-level=info"},
+		{"transport", "--message-count=64", "--planes=tcp,quic", "--tables=messages", "--runs=1", "--json",
+			"--log-level=info"},
 		{"streams", "--item-count=256", "--planes=quic", "--lanes=1,4", "--streams=16", "--runs=1", "--json"},
 	} {
 		cmd, stdout, stderr := netnsRun(t, args...)
@@ -62,7 +63,8 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("%v: %v\n%s", args, err, stderr)
 		}
 		var r transportbench.Report
-		if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil || !r.Remote || len(r.Tables) == 0 || len(r.Tables[0].Cells) < 2 || r.Runs != 1 {
+		if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil || !r.Remote || len(r.Tables) == 0 ||
+			len(r.Tables[0].Cells) < 2 || r.Runs != 1 {
 			t.Errorf("%v: %v\n%s", args, err, stdout)
 		}
 		if left := namespaces(t, cmd.Process.Pid); len(left) > 0 {
@@ -74,12 +76,15 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestNamespacesEndWithTheirMaker: a signal removes them; one that was killed leaves no process, and the next run removes its namespaces.
+// TestNamespacesEndWithTheirMaker: a signal removes them; one that was killed leaves no process, and the next run
+// removes its namespaces.
 func TestNamespacesEndWithTheirMaker(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		cmd, _, stderr := netnsRun(t, "streams", "--planes=tcp", "--lanes=1", "--streams=16", "--item-count=1000000000", "--runs=1")
+		cmd, _, stderr := netnsRun(t, "streams", "--planes=tcp", "--lanes=1", "--streams=16", "--item-count=1000000000",
+			"--runs=1")
 		pid := cmd.Process.Pid
-		for end := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(), "repetition 1"); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(),
+			"repetition 1"); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the measurement does not begin: %s", stderr)
 			}
@@ -91,7 +96,8 @@ func TestNamespacesEndWithTheirMaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // the code says it
-		if code := cmd.ProcessState.ExitCode(); sig == syscall.SIGTERM && (code != cli.ExitFailure || !strings.Contains(stderr.String(), "stopped by signal")) {
+		if code := cmd.ProcessState.ExitCode(); sig == syscall.SIGTERM &&
+			(code != cli.ExitFailure || !strings.Contains(stderr.String(), "stopped by signal")) {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
 		if sig == syscall.SIGTERM {

@@ -30,29 +30,46 @@ type planeFlags struct {
 
 // addPlane declares the command `loadgen plane`: it drives the response plane between processes, without HTTP.
 func addPlane(parent *cli.App) {
-	app := parent.Command("plane", "drives the response plane between OS processes, without HTTP, and measures CPU per response")
+	app := parent.Command("plane",
+		"drives the response plane between OS processes, without HTTP, and measures CPU per response")
 	f := &planeFlags{}
 	g := app.Group("Load")
-	f.concurrency = g.Int("concurrency", 1024, cli.Range(1, 1_000_000).Unit("responses"), "open responses, over all frontends; a closed loop")
+	f.concurrency = g.Int("concurrency", 1024, cli.Range(1, 1_000_000).Unit("responses"),
+		"open responses, over all frontends; a closed loop")
 	app.Alias("c", "concurrency")
 	f.common = planebench.Declare(app, g, 64, 2, "concurrency")
 
 	g = app.Group("Runs")
-	f.deliveries = g.EnumList("delivery", []string{planebench.Pull}, planebench.Deliveries(), "how responses are consumed: pull = a goroutine each, woken; sink = called by the lane's reader. Several are run alternately")
-	f.baselines = g.EnumList("baseline", nil, planebench.Baselines(), "also run these bare planes over the same transports, each beside ours, and compare CPU pair by pair: a connection for each response, dialled by the worker (tcp and tls); "+
-		"a write for each record on one connection; what a pass leaves as one write, without windows, cancel or failover")
-	f.baselineInterval = g.Duration("baseline-interval", 0, cli.Range(0, 100*time.Millisecond).OrZero("a write for each pass"), "time between two writes of the baseline batched")
-	f.runs = g.Int("runs", 1, cli.Range(1, 1000).Unit("runs"), "runs of each arm (plane and delivery), interleaved, with fresh processes")
-	f.duration = g.Duration("duration", 0, cli.Any().OrZero("until --request-count have completed"), "length of the window")
-	f.requests = g.Int("request-count", 2000, cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until --duration has passed"), "end the window when so many responses have completed in it")
+	f.deliveries = g.EnumList("delivery", []string{planebench.Pull}, planebench.Deliveries(),
+		"how responses are consumed: pull = a goroutine each, woken; sink = called by the lane's reader. Several are "+
+			"run alternately")
+	f.baselines = g.EnumList("baseline", nil, planebench.Baselines(),
+		"also run these bare planes over the same transports, each beside ours, and compare CPU pair by pair: a "+
+			"connection for each response, dialled by the worker (tcp and tls); "+
+			"a write for each record on one connection; what a pass leaves as one write, without windows, cancel or "+
+			"failover")
+	f.baselineInterval = g.Duration("baseline-interval", 0,
+		cli.Range(0, 100*time.Millisecond).OrZero("a write for each pass"),
+		"time between two writes of the baseline batched")
+	f.runs = g.Int("runs", 1, cli.Range(1, 1000).Unit("runs"),
+		"runs of each arm (plane and delivery), interleaved, with fresh processes")
+	f.duration = g.Duration("duration", 0, cli.Any().OrZero("until --request-count have completed"),
+		"length of the window")
+	f.requests = g.Int("request-count", 2000,
+		cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until --duration has passed"),
+		"end the window when so many responses have completed in it")
 	app.Alias("n", "request-count")
-	f.warmup = g.Duration("warmup-duration", 0, cli.Any().OrZero("until --warmup-request-count have ended"), "load before the window")
-	f.warmupRequests = g.Int("warmup-request-count", 200, cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until the first response of each slot has ended"), "end the warm-up when so many responses have ended")
+	f.warmup = g.Duration("warmup-duration", 0, cli.Any().OrZero("until --warmup-request-count have ended"),
+		"load before the window")
+	f.warmupRequests = g.Int("warmup-request-count", 200,
+		cli.Range(1, 1_000_000_000).Unit("responses").OrZero("until the first response of each slot has ended"),
+		"end the warm-up when so many responses have ended")
 
 	g = app.Group("Report")
 	f.maxErrorRate = g.Float("max-error-rate", 0, cli.Range(0, 1), "exit 2 when a larger share of the responses fails")
 	f.common.DeclareReport(g, "plane")
-	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP}, PlaneUsage: "planes to run, one at a time; several are run alternately"})
+	f.plane = planeflags.Register(app, planeflags.Options{Planes: []string{transport.PlaneTCP},
+		PlaneUsage: "planes to run, one at a time; several are run alternately"})
 
 	app.CheckLast(func() error {
 		cfg, err := f.config(context.Background(), slog.New(slog.DiscardHandler))
@@ -72,7 +89,8 @@ func addPlane(parent *cli.App) {
 // checkInterval refuses an interval that nothing keeps.
 func (f *planeFlags) checkInterval() error {
 	if *f.baselineInterval > 0 && !slices.Contains(*f.baselines, string(refplane.Batched)) {
-		return fmt.Errorf("--baseline-interval %s is of the baseline %s, which is not run: add --baseline %s", *f.baselineInterval, refplane.Batched, refplane.Batched)
+		return fmt.Errorf("--baseline-interval %s is of the baseline %s, which is not run: add --baseline %s",
+			*f.baselineInterval, refplane.Batched, refplane.Batched)
 	}
 	return nil
 }
@@ -83,7 +101,8 @@ func (f *planeFlags) config(ctx context.Context, log *slog.Logger) (planebench.C
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Deliveries, cfg.Runs, cfg.Baselines, cfg.BaselineInterval = *f.deliveries, *f.runs, *f.baselines, *f.baselineInterval
+	cfg.Deliveries, cfg.Runs, cfg.Baselines, cfg.BaselineInterval = *f.deliveries, *f.runs, *f.baselines,
+		*f.baselineInterval
 	cfg.Duration, cfg.Requests, cfg.Warmup, cfg.WarmupRequests = *f.duration, *f.requests, *f.warmup, *f.warmupRequests
 	return cfg, nil
 }

@@ -49,7 +49,8 @@ func startPlane(t *testing.T, args ...string) *planeRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{"plane", "--concurrency=24", "--engines=4", "--frontends=1", "--warmup-request-count=0", "--osl=32", "--inter-token-latency=10ms", "--udp-recv-buffer=1MiB", "--udp-send-buffer=1MiB"}
+	all := []string{"plane", "--concurrency=24", "--engines=4", "--frontends=1", "--warmup-request-count=0", "--osl=32",
+		"--inter-token-latency=10ms", "--udp-recv-buffer=1MiB", "--udp-send-buffer=1MiB"}
 	r := &planeRun{cmd: exec.Command(exe, append(all, args...)...)}
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
@@ -105,7 +106,8 @@ func (r *planeRun) loaded(t *testing.T) map[string][]int {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		c := r.children(t)
-		if len(c["worker"]) == 2 && len(c["frontend"]) == 1 && strings.Contains(r.stderr.String(), "the load has begun") {
+		if len(c["worker"]) == 2 && len(c["frontend"]) == 1 && strings.Contains(r.stderr.String(),
+			"the load has begun") {
 			return c
 		}
 		if time.Now().After(deadline) {
@@ -120,7 +122,8 @@ func gone(t *testing.T, children map[string][]int) {
 	t.Helper()
 	for role, pids := range children {
 		for _, pid := range pids {
-			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && bytes.Contains(b, []byte(planebench.RoleEnv)) {
+			if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil &&
+				bytes.Contains(b, []byte(planebench.RoleEnv)) {
 				t.Errorf("%s %d was left running", role, pid)
 			}
 		}
@@ -129,11 +132,13 @@ func gone(t *testing.T, children map[string][]int) {
 
 func TestPlane(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	r := startPlane(t, "--response-plane=tcp,quic", "--delivery=pull,sink", "--request-count=30", "--label=x", "--artifact-dir="+dir)
+	r := startPlane(t, "--response-plane=tcp,quic", "--delivery=pull,sink", "--request-count=30", "--label=x",
+		"--artifact-dir="+dir)
 	if code := r.wait(t); code != cli.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, r.stderr.String())
 	}
-	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "quic-sink / tcp-pull", "written to " + dir} {
+	for _, want := range []string{"tcp-pull", "tcp-sink", "quic-pull", "quic-sink", "quic-sink / tcp-pull",
+		"written to " + dir} {
 		if !strings.Contains(r.stdout.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, r.stdout.String())
 		}
@@ -143,12 +148,15 @@ func TestPlane(t *testing.T) {
 	if err != nil || json.Unmarshal(b, &report) != nil {
 		t.Fatalf("run.json: %v", err)
 	}
-	if report.Schema != planebench.Schema || report.Label != "x" || len(report.Runs) != 4 || report.Config["osl"] != 32.0 || report.Config["lanes"] != 1.0 {
-		t.Errorf("run.json says schema %q, label %q, %d runs, config %v", report.Schema, report.Label, len(report.Runs), report.Config)
+	if report.Schema != planebench.Schema || report.Label != "x" || len(report.Runs) != 4 ||
+		report.Config["osl"] != 32.0 || report.Config["lanes"] != 1.0 {
+		t.Errorf("run.json says schema %q, label %q, %d runs, config %v", report.Schema, report.Label, len(report.Runs),
+			report.Config)
 	}
 	for _, run := range report.Runs {
 		if run.Wrong != 0 || run.ErrorsAll != 0 || run.Completed < 30 || run.Invalid != "" {
-			t.Errorf("%s-%s: %d wrong, %d errors, %d completed, %q", run.Plane, run.Delivery, run.Wrong, run.ErrorsAll, run.Completed, run.Invalid)
+			t.Errorf("%s-%s: %d wrong, %d errors, %d completed, %q", run.Plane, run.Delivery, run.Wrong, run.ErrorsAll,
+				run.Completed, run.Invalid)
 		}
 	}
 }
@@ -162,7 +170,8 @@ func TestPlaneWorkerKilled(t *testing.T) {
 	if code := r.wait(t); code != cli.ExitBadRun {
 		t.Errorf("exit code %d, expected %d", code, cli.ExitBadRun)
 	}
-	if want := fmt.Sprintf("(pid %d) has failed: signal: killed", children["worker"][0]); !strings.Contains(r.stderr.String(), want) {
+	if want := fmt.Sprintf("(pid %d) has failed: signal: killed",
+		children["worker"][0]); !strings.Contains(r.stderr.String(), want) {
 		t.Errorf("the error does not say %q:\n%s", want, r.stderr.String())
 	}
 	gone(t, children)

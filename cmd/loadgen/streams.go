@@ -21,19 +21,26 @@ const (
 
 // addStreams declares the command `loadgen streams`.
 func addStreams(parent *cli.App) {
-	side := declareSide(parent, "streams", "measures response streams over lanes: items a second over all streams, after a warm-up of a tenth")
+	side := declareSide(parent, "streams",
+		"measures response streams over lanes: items a second over all streams, after a warm-up of a tenth")
 	app := side.app
 	g := app.Group("Tables")
-	planes := g.EnumList("planes", []string{transport.PlaneTCP, transport.PlaneQUIC}, planeflags.Planes(), "planes to measure")
-	lanes := g.EnumList("lanes", []string{"1", "2", "4", "8"}, []string{"1", "2", "4", "8", "16"}, "lanes of the link; the server has 4 ports")
-	streams := g.EnumList("streams", []string{"16", "64", "256"}, []string{"1", "4", "16", "64", "256"}, "streams that are open at once, of 64 B and of 16 KiB items; in brackets: bytes of the busiest lane over the mean of all lanes")
-	items := g.Int("item-count", itemsOfCell, cli.Range(itemsLeast, 1_000_000_000).Unit("items"), "items of each cell, split evenly over its streams")
+	planes := g.EnumList("planes", []string{transport.PlaneTCP, transport.PlaneQUIC}, planeflags.Planes(),
+		"planes to measure")
+	lanes := g.EnumList("lanes", []string{"1", "2", "4", "8"}, []string{"1", "2", "4", "8", "16"},
+		"lanes of the link; the server has 4 ports")
+	streams := g.EnumList("streams", []string{"16", "64", "256"}, []string{"1", "4", "16", "64", "256"},
+		"streams that are open at once, of 64 B and of 16 KiB items; in brackets: bytes of the busiest lane over the "+
+			"mean of all lanes")
+	items := g.Int("item-count", itemsOfCell, cli.Range(itemsLeast, 1_000_000_000).Unit("items"),
+		"items of each cell, split evenly over its streams")
 	app.Handle(func(ctx context.Context, log *slog.Logger) error {
 		quiet := slog.New(slog.DiscardHandler) // each cell makes transports, which would say the same each time
 		create := func(host string) transportbench.Handler { return streambench.NewHandler(host, quiet) }
 		return side.run(ctx, log, create, func(ctx context.Context, at string) error {
 			r, err := streambench.Execute(ctx, streambench.Config{
-				Connect: at, Planes: *planes, Lanes: numbers(*lanes), Streams: numbers(*streams), Runs: side.repetitions(), Log: quiet,
+				Connect: at, Planes: *planes, Lanes: numbers(*lanes), Streams: numbers(*streams),
+				Runs: side.repetitions(), Log: quiet,
 				Items:    side.count("item-count", *items, itemsOfCell, itemsOfCell, itemsLeast),
 				Progress: func(s string) { fmt.Fprintln(app.Stderr, s) },
 			})

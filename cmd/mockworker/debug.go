@@ -11,8 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// debugView is what /debug/plane shows of a worker process. What it has in common with a frontend's has the same names; sockets have the shape
-// of a run report's.
+// debugView is what /debug/plane shows of a worker process. What it has in common with a frontend's has the same names;
+// sockets have the shape of a run report's.
 type debugView struct {
 	Process string                   `json:"process"`
 	Ready   bool                     `json:"ready"`
@@ -60,7 +60,8 @@ func (p *process) serveDebug(w http.ResponseWriter, r *http.Request) {
 		admin.WriteJSON(w, d)
 		return
 	}
-	v := planepage.Worker{Process: d.Process, NotReady: d.Reason, At: at, Model: d.Model, Node: d.Node.ID, Stats: d.Stats, Rates: d.Rates, Sockets: sockets, Settings: d.Settings, Config: d.Config, Refresh: refresh}
+	v := planepage.Worker{Process: d.Process, NotReady: d.Reason, At: at, Model: d.Model, Node: d.Node.ID,
+		Stats: d.Stats, Rates: d.Rates, Sockets: sockets, Settings: d.Settings, Config: d.Config, Refresh: refresh}
 	for _, e := range d.Engines {
 		v.Engines = append(v.Engines, planepage.Engine(e))
 	}
@@ -77,7 +78,8 @@ func (p *process) sockets() []transport.SocketInfo {
 
 func (p *process) debug(at time.Time, sockets []transport.SocketInfo) debugView {
 	d := debugView{
-		Process: p.s.name, Ready: true, Model: p.s.model, Node: p.worker.Descriptor(), Stats: p.worker.Stats(), Config: p.s.values,
+		Process: p.s.name, Ready: true, Model: p.s.model, Node: p.worker.Descriptor(), Stats: p.worker.Stats(),
+		Config:  p.s.values,
 		Engines: make([]debugEngine, len(p.engines)), Sockets: []debugSocket{},
 	}
 	d.Rates = p.rates.Rates(at, d.Stats)

@@ -45,13 +45,21 @@ func declare(app *cli.App) *flags {
 
 	g := app.Group("Process")
 	f.name = g.String("name", "", "name of this process in reports and metrics; HOST-PID when empty")
-	f.numWorkers = g.Int("num-workers", 64, cli.Range(1, 1024).Unit("engines"), "engines in this process, each a worker of its own")
-	f.workerPrefix = g.Checked("worker-id-prefix", "", "PREFIX", "worker ids are PREFIX-0, PREFIX-1, ...; made from --name when empty", validPrefix)
-	f.adminAddr = g.Addr("admin-addr", ":0", "where /metrics, /livez, /readyz, /debug/plane and, for clients on this host, /debug/pprof/ are; port 0 lets the kernel choose, the log says which")
+	f.numWorkers = g.Int("num-workers", 64, cli.Range(1, 1024).Unit("engines"),
+		"engines in this process, each a worker of its own")
+	f.workerPrefix = g.Checked("worker-id-prefix", "", "PREFIX",
+		"worker ids are PREFIX-0, PREFIX-1, ...; made from --name when empty", validPrefix)
+	f.adminAddr = g.Addr("admin-addr", ":0",
+		"where /metrics, /livez, /readyz, /debug/plane and, for clients on this host, /debug/pprof/ are; port 0 lets "+
+			"the kernel choose, the log says which")
 	f.adminPprof = admin.DeclareProfiles(g)
-	f.startup = g.Duration("startup-duration", 0, cli.Range(0, time.Hour), "how long the engines load before they register")
-	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute), "on SIGTERM and SIGHUP: how long requests are still taken after the workers left the registry, since frontends hear of it late")
-	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour), "on SIGTERM and SIGHUP, after the grace: how long open responses may take to end")
+	f.startup = g.Duration("startup-duration", 0, cli.Range(0, time.Hour),
+		"how long the engines load before they register")
+	f.grace = g.Duration("drain-grace", 5*time.Second, cli.Range(0, 10*time.Minute),
+		"on SIGTERM and SIGHUP: how long requests are still taken after the workers left the registry, since "+
+			"frontends hear of it late")
+	f.drain = g.Duration("drain-timeout", 30*time.Second, cli.Range(0, time.Hour),
+		"on SIGTERM and SIGHUP, after the grace: how long open responses may take to end")
 
 	f.disco = discoveryflags.Register(app, discoveryflags.Options{Worker: true})
 	f.trace = tracing.Register(app)
@@ -63,27 +71,41 @@ func declare(app *cli.App) *flags {
 		}
 		return nil
 	})
-	f.outputTokens = g.Int("output-tokens", mock.DefaultOutputTokens, cli.Range(1, mock.MaxOutputTokens).Unit("tokens"), "length of a response to a request that names none")
-	f.tokenBytes = g.Int("token-bytes", 0, cli.Range(4, 4096).OrZero("4 to 8 bytes, by token").Unit("bytes"), "size of a token's text")
-	f.ttft = g.Duration("time-to-first-token", mock.DefaultTimeToFirstToken, cli.Range(0, time.Hour), "mean time of a prefill; the first token leaves after it")
-	f.ttftStdDev = g.Duration("time-to-first-token-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it; a draw stays within 70% of the mean")
-	f.itl = g.Duration("inter-token-latency", mock.DefaultInterTokenLatency, cli.Range(mock.MinInterTokenLatency, time.Hour), "mean interval of an engine's passes; each makes one token on every running request")
-	f.itlStdDev = g.Duration("inter-token-latency-std-dev", 0, cli.Range(0, time.Hour), "standard deviation of it, drawn for each pass; a draw stays within 70% of the mean")
+	f.outputTokens = g.Int("output-tokens", mock.DefaultOutputTokens, cli.Range(1, mock.MaxOutputTokens).Unit("tokens"),
+		"length of a response to a request that names none")
+	f.tokenBytes = g.Int("token-bytes", 0, cli.Range(4, 4096).OrZero("4 to 8 bytes, by token").Unit("bytes"),
+		"size of a token's text")
+	f.ttft = g.Duration("time-to-first-token", mock.DefaultTimeToFirstToken, cli.Range(0, time.Hour),
+		"mean time of a prefill; the first token leaves after it")
+	f.ttftStdDev = g.Duration("time-to-first-token-std-dev", 0, cli.Range(0, time.Hour),
+		"standard deviation of it; a draw stays within 70% of the mean")
+	f.itl = g.Duration("inter-token-latency", mock.DefaultInterTokenLatency, cli.Range(mock.MinInterTokenLatency,
+		time.Hour), "mean interval of an engine's passes; each makes one token on every running request")
+	f.itlStdDev = g.Duration("inter-token-latency-std-dev", 0, cli.Range(0, time.Hour),
+		"standard deviation of it, drawn for each pass; a draw stays within 70% of the mean")
 	f.speedup = g.Float("speedup-ratio", 1, cli.Range(1e-3, 1e4), "divides the four times above")
-	f.maxNumSeqs = g.Int("max-num-seqs", mock.DefaultMaxNumSeqs, cli.Range(1, 1<<16).Unit("requests"), "requests that an engine runs at once")
-	f.maxWaiting = g.Int("max-waiting-queue-length", mock.DefaultMaxWaitingQueueLength, cli.Range(0, 1<<20).Unit("requests"), "requests that wait for an engine; the next one is refused as busy")
-	f.seed = g.Int("seed", 0, cli.Range(0, 1<<53).OrZero("made from --name"), "draws times and failures, and places this process's passes between those of others; consecutive seeds spread best")
+	f.maxNumSeqs = g.Int("max-num-seqs", mock.DefaultMaxNumSeqs, cli.Range(1, 1<<16).Unit("requests"),
+		"requests that an engine runs at once")
+	f.maxWaiting = g.Int("max-waiting-queue-length", mock.DefaultMaxWaitingQueueLength,
+		cli.Range(0, 1<<20).Unit("requests"), "requests that wait for an engine; the next one is refused as busy")
+	f.seed = g.Int("seed", 0, cli.Range(0, 1<<53).OrZero("made from --name"),
+		"draws times and failures, and places this process's passes between those of others; consecutive seeds "+
+			"spread best")
 
 	g = app.Group("Failures on purpose")
 	f.failureRate = g.Float("failure-injection-rate", 0, cli.Range(0.0, 1.0), "share of requests that fail")
 	f.failureTypes = g.EnumList("failure-types", mock.RequestFailureNames(), mock.FailureTypeNames(),
-		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until cancelled; truncate, which ends early as complete and claims all tokens; "+
-			"lane, which closes a lane of this process after some tokens and goes on; kill, which kills this process after some tokens")
+		"how they fail, in equal shares: refuse as busy; fail after some tokens; stall after some tokens until "+
+			"cancelled; truncate, which ends early as complete and claims all tokens; "+
+			"lane, which closes a lane of this process after some tokens and goes on; kill, which kills this process "+
+			"after some tokens")
 
 	g = app.Group("Backlog on purpose")
 	f.holdShare = g.Float("hold-share", 0, cli.Range(0.0, 1.0),
-		"share of the requests that are held back for --hold-delay, in waiting places, before their engine queues them. The process's mean time to first response grows by share x delay; "+
-			"the analysis calls it a holder when that is over 3 inter-token latencies, over twice the median process's mean, and a third or more of what the slowest process has")
+		"share of the requests that are held back for --hold-delay, in waiting places, before their engine queues "+
+			"them. The process's mean time to first response grows by share x delay; "+
+			"the analysis calls it a holder when that is over 3 inter-token latencies, over twice the median "+
+			"process's mean, and a third or more of what the slowest process has")
 	f.holdDelay = g.Duration("hold-delay", 0, cli.Range(0, time.Hour), "how long; --speedup-ratio does not divide it")
 
 	f.plane = planeflags.Register(app, planeflags.Options{Arms: planeflags.ArmAlone})
@@ -94,7 +116,8 @@ func declare(app *cli.App) *flags {
 // check looks at what single ranges cannot see.
 func (f *flags) check() error {
 	if interval := float64(*f.itl) / *f.speedup; interval < float64(mock.MinInterTokenLatency) {
-		return fmt.Errorf("--inter-token-latency %s with --speedup-ratio %v makes a pass every %s: the engine makes one every %s at most, use a lower ratio",
+		return fmt.Errorf("--inter-token-latency %s with --speedup-ratio %v makes a pass every %s: the engine makes "+
+			"one every %s at most, use a lower ratio",
 			*f.itl, *f.speedup, time.Duration(interval), mock.MinInterTokenLatency)
 	}
 	if (*f.holdShare > 0) != (*f.holdDelay > 0) {
@@ -135,7 +158,8 @@ func (f *flags) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		name: name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, adminPprof: *f.adminPprof, disco: disco, workers: *f.numWorkers,
+		name: name, workerPrefix: *f.workerPrefix, model: *f.model, adminAddr: *f.adminAddr, adminPprof: *f.adminPprof,
+		disco: disco, workers: *f.numWorkers,
 		startup: *f.startup, grace: *f.grace, drain: *f.drain,
 		plane: f.plane.Settings(), values: f.app.Values(),
 	}
@@ -168,10 +192,12 @@ func (s settings) injects(kind mock.FailureType) bool {
 	return s.engine.FailureRate > 0 && slices.Contains(s.engine.FailureTypes, kind)
 }
 
-// holderLimit is how many inter-token latencies a process's mean time to first response must lie above the median process's before it is a holder.
+// holderLimit is how many inter-token latencies a process's mean time to first response must lie above the median
+// process's before it is a holder.
 const holderLimit = 3
 
-// held is by how much the share that is held moves the process's mean time to first response. enough says whether that can make it a holder.
+// held is by how much the share that is held moves the process's mean time to first response. enough says whether that
+// can make it a holder.
 func (s settings) held() (mean time.Duration, enough bool) {
 	itl := time.Duration(float64(s.engine.InterTokenLatency) / s.engine.SpeedupRatio)
 	mean = time.Duration(s.engine.HoldShare * float64(s.engine.HoldDelay))
@@ -189,7 +215,8 @@ func orNone[T int | time.Duration](v T) T {
 // maxPrefix leaves room for the number of the engine in a worker id of 128 bytes.
 const maxPrefix = 120
 
-// prefixFrom makes a worker id prefix from a process name: host names have dots, which NATS subjects and etcd keys must not.
+// prefixFrom makes a worker id prefix from a process name: host names have dots, which NATS subjects and etcd keys must
+// not.
 func prefixFrom(name string) string {
 	out := strings.Map(func(r rune) rune {
 		if discovery.ValidName(string(r)) {

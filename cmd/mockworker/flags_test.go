@@ -27,8 +27,10 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.engine
-	if s.workers != 64 || s.disco.Namespace != "default" || s.grace != 5*time.Second || e.Count != 64 || e.MaxNumSeqs != 256 || e.MaxWaitingQueueLength != 1000 ||
-		e.OutputTokens != 256 || e.TimeToFirstToken != 20*time.Millisecond || e.InterTokenLatency != 200*time.Millisecond || e.FailureRate != 0 || e.Seed == 0 {
+	if s.workers != 64 || s.disco.Namespace != "default" || s.grace != 5*time.Second || e.Count != 64 ||
+		e.MaxNumSeqs != 256 || e.MaxWaitingQueueLength != 1000 ||
+		e.OutputTokens != 256 || e.TimeToFirstToken != 20*time.Millisecond ||
+		e.InterTokenLatency != 200*time.Millisecond || e.FailureRate != 0 || e.Seed == 0 {
 		t.Errorf("defaults: %+v", s)
 	}
 	e.Flush = func() {}
@@ -39,21 +41,26 @@ func TestSettings(t *testing.T) {
 		t.Errorf("name %q, worker ids begin with %q", s.name, s.workerPrefix)
 	}
 
-	s, err = parse(t, "--name=node.a:1", "--time-to-first-token=0s", "--max-waiting-queue-length=0", "--seed=7", "--failure-injection-rate=0.5",
-		"--failure-types=stall,refuse", "--num-workers=2", "--token-bytes=12", "--startup-duration=1s", "--drain-timeout=3s", "--speedup-ratio=2")
+	s, err = parse(t, "--name=node.a:1", "--time-to-first-token=0s", "--max-waiting-queue-length=0", "--seed=7",
+		"--failure-injection-rate=0.5",
+		"--failure-types=stall,refuse", "--num-workers=2", "--token-bytes=12", "--startup-duration=1s",
+		"--drain-timeout=3s", "--speedup-ratio=2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	e = s.engine
-	if s.workerPrefix != "node-a-1" || e.TimeToFirstToken >= 0 || e.MaxWaitingQueueLength >= 0 || e.Seed != 7 || e.FailureRate != 0.5 ||
-		len(e.FailureTypes) != 2 || e.FailureTypes[0] != mock.FailStall || e.Count != 2 || e.TokenBytes != 12 || s.startup != time.Second ||
+	if s.workerPrefix != "node-a-1" || e.TimeToFirstToken >= 0 || e.MaxWaitingQueueLength >= 0 || e.Seed != 7 ||
+		e.FailureRate != 0.5 ||
+		len(e.FailureTypes) != 2 || e.FailureTypes[0] != mock.FailStall || e.Count != 2 || e.TokenBytes != 12 ||
+		s.startup != time.Second ||
 		s.drain != 3*time.Second || e.SpeedupRatio != 2 {
 		t.Errorf("settings: %+v", s)
 	}
 
 	// What is held moves the mean by share x delay, and must move it by more than three inter-token latencies.
 	for args, want := range map[string]bool{
-		"--hold-share=0.5 --hold-delay=1201ms": true, "--hold-share=0.5 --hold-delay=1200ms": false, "--hold-share=0.5 --hold-delay=601ms --speedup-ratio=2": true,
+		"--hold-share=0.5 --hold-delay=1201ms": true, "--hold-share=0.5 --hold-delay=1200ms": false,
+		"--hold-share=0.5 --hold-delay=601ms --speedup-ratio=2": true,
 	} {
 		s, err := parse(t, strings.Fields(args)...)
 		if err != nil {
@@ -71,7 +78,8 @@ func TestSettings(t *testing.T) {
 	if a.engine.Seed != b.engine.Seed || a.engine.Seed == c.engine.Seed {
 		t.Errorf("seeds %d, %d, %d", a.engine.Seed, b.engine.Seed, c.engine.Seed)
 	}
-	if p := prefixFrom(strings.Repeat("x", 300) + ".host-17"); len(p) != maxPrefix || !strings.HasSuffix(p, "-host-17") {
+	if p := prefixFrom(strings.Repeat("x", 300) + ".host-17"); len(p) != maxPrefix ||
+		!strings.HasSuffix(p, "-host-17") {
 		t.Errorf("prefix of a long name: %q", p)
 	}
 }
@@ -116,10 +124,14 @@ func TestCheckConfig(t *testing.T) {
 // TestStartKeepsSecrets: no slip in an address brings its password into the journal.
 func TestStartKeepsSecrets(t *testing.T) {
 	for _, arg := range []string{
-		"--nats-url=svc:secret@host:4222", "--nats-url=http://svc:secret@host:4222", "--nats-url=nats://svc:secret@host:port",
-		"--etcd-endpoints=http://root:secret@host:2379", "--etcd-endpoints=root:secret@host:2379", "--etcd-endpoints=ftp://root:secret@host",
-		"--otlp-endpoint=ftp://u:secret@host", "--otlp-endpoint=http://u:secret@", "--admin-addr=u:secret@host:x", "--advertise-addr=u:secret@host",
-		"--bind-addr=u:secret@host:1", "--name=--nats-url=nats://u:secret@h", "svc:secret@host:4222", "--nats-ulr=nats://u:secret@h",
+		"--nats-url=svc:secret@host:4222", "--nats-url=http://svc:secret@host:4222",
+		"--nats-url=nats://svc:secret@host:port",
+		"--etcd-endpoints=http://root:secret@host:2379", "--etcd-endpoints=root:secret@host:2379",
+		"--etcd-endpoints=ftp://root:secret@host",
+		"--otlp-endpoint=ftp://u:secret@host", "--otlp-endpoint=http://u:secret@", "--admin-addr=u:secret@host:x",
+		"--advertise-addr=u:secret@host",
+		"--bind-addr=u:secret@host:1", "--name=--nats-url=nats://u:secret@h", "svc:secret@host:4222",
+		"--nats-ulr=nats://u:secret@h",
 	} {
 		var errs strings.Builder
 		app, _ := newApp()

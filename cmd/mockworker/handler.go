@@ -29,7 +29,8 @@ func (t *taker) take(req discovery.Request, w mock.Writer) discovery.Reply {
 	case err != nil:
 		return t.refuse(discovery.BadRequest, refusedBadRequest, err)
 	case r.Model != t.model:
-		return t.refuse(discovery.BadRequest, refusedBadRequest, fmt.Errorf("this worker serves the model %q, not %q", t.model, r.Model))
+		return t.refuse(discovery.BadRequest, refusedBadRequest, fmt.Errorf("this worker serves the model %q, not %q",
+			t.model, r.Model))
 	}
 	w = t.tracer.Work(w, req.Header, t.worker, t.model, req.ID)
 	err = t.engine.Submit(r, w) // counts a refusal itself

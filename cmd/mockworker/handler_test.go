@@ -17,7 +17,7 @@ type taken struct{ mock.Writer }
 
 func (taken) OnWritable(func())     {}
 func (taken) Err() error            { return nil }
-func (taken) StopRequested() bool        { return false }
+func (taken) StopRequested() bool   { return false }
 func (taken) TryPut([]byte) error   { return nil }
 func (taken) Complete([]byte) error { return nil }
 
@@ -73,12 +73,15 @@ func TestReplies(t *testing.T) {
 		{"no place", good, discovery.Busy, "are taken", "busy"},
 		{"no JSON", []byte("{"), discovery.BadRequest, "payload", "bad_request"},
 		{"version", []byte(`{"v":9}`), discovery.Unsupported, "version 9", "unsupported"},
-		{"model", payload(func(r *mockproto.Request) { r.Model = "other" }), discovery.BadRequest, `"other"`, "bad_request"},
-		{"length", payload(func(r *mockproto.Request) { r.MaxTokens = 1 << 30 }), discovery.BadRequest, "max_tokens", "too_long"},
+		{"model", payload(func(r *mockproto.Request) { r.Model = "other" }), discovery.BadRequest, `"other"`,
+			"bad_request"},
+		{"length", payload(func(r *mockproto.Request) { r.MaxTokens = 1 << 30 }), discovery.BadRequest, "max_tokens",
+			"too_long"},
 	} {
 		before := refusals(t, m)
 		reply := take(discovery.Request{ID: "r", Payload: c.payload}, taken{})
-		if reply.Answer != c.answer || !strings.Contains(reply.Reason, c.reason) || (c.reason == "") != (reply.Reason == "") {
+		if reply.Answer != c.answer || !strings.Contains(reply.Reason, c.reason) ||
+			(c.reason == "") != (reply.Reason == "") {
 			t.Errorf("%s: %+v, want %s, %q", c.name, reply, c.answer, c.reason)
 		}
 		after := refusals(t, m)

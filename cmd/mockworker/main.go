@@ -1,5 +1,6 @@
-// Command mockworker runs mock engines that stream tokens over the response plane. It is a worker process of a cluster in everything but the
-// model: its engines batch continuously, register in etcd, take requests over NATS and answer on the lanes that frontends open to it.
+// Command mockworker runs mock engines that stream tokens over the response plane. It is a worker process of a cluster
+// in everything but the model: its engines batch continuously, register in etcd, take requests over NATS and answer on
+// the lanes that frontends open to it.
 package main
 
 import (

@@ -100,7 +100,8 @@ func (m *metrics) addLoad(engines []*mock.Engine) {
 		}, sum(func(r, _ int) int { return r })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "laneway_worker_waiting_requests",
-			Help: "Requests that wait for a running place, on all engines of the process. Those that are held back count too.",
+			Help: "Requests that wait for a running place, on all engines of the process. Those that are held back " +
+				"count too.",
 		}, sum(func(_, w int) int { return w })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "laneway_worker_held_requests",

@@ -47,11 +47,14 @@ func TestMetrics(t *testing.T) {
 	body := exposition(t, m)
 	for _, want := range []string{
 		`laneway_process_info{name="w \"0\"",role="worker"} 1`,
-		"laneway_worker_time_to_first_response_seconds_sum 0.03", "laneway_worker_time_to_first_response_seconds_count 1",
+		"laneway_worker_time_to_first_response_seconds_sum 0.03",
+		"laneway_worker_time_to_first_response_seconds_count 1",
 		"laneway_worker_running_requests 0", "laneway_worker_waiting_requests 0",
-		"laneway_worker_pass_late_seconds_sum 0.003", "laneway_worker_passes_skipped_total 2", "laneway_worker_cancelled_total 1",
+		"laneway_worker_pass_late_seconds_sum 0.003", "laneway_worker_passes_skipped_total 2",
+		"laneway_worker_cancelled_total 1",
 		"laneway_worker_held_total 1", "laneway_worker_held_requests 0",
-		`laneway_worker_injected_failures_total{type="kill"} 1`, `laneway_worker_injected_failures_total{type="lane"} 1`,
+		`laneway_worker_injected_failures_total{type="kill"} 1`,
+		`laneway_worker_injected_failures_total{type="lane"} 1`,
 		`laneway_worker_refused_total{reason="busy"} 1`, `laneway_worker_refused_total{reason="unsupported"} 1`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {
@@ -61,7 +64,8 @@ func TestMetrics(t *testing.T) {
 	if !strings.Contains(body, "\nprocess_cpu_seconds_total ") {
 		t.Error("/metrics lacks the process's CPU time")
 	}
-	if n := testing.AllocsPerRun(100, func() { m.Pass(time.Millisecond, 0); m.FirstToken(time.Millisecond); m.Cancelled() }); n != 0 {
+	if n := testing.AllocsPerRun(100,
+		func() { m.Pass(time.Millisecond, 0); m.FirstToken(time.Millisecond); m.Cancelled() }); n != 0 {
 		t.Errorf("observing allocates %v times", n)
 	}
 }

@@ -54,14 +54,17 @@ func (p *process) newNode(id *transport.Identity) (node, error) {
 // planeNode is the response plane's worker.
 type planeNode struct{ *responseplane.Worker }
 
-func (n planeNode) serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker, take taking) (discovery.Service, error) {
-	return n.Serve(ctx, d, rec, func(req discovery.Request, w *responseplane.Writer) discovery.Reply { return take(req, w) })
+func (n planeNode) serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker,
+	take taking) (discovery.Service, error) {
+	return n.Serve(ctx, d, rec,
+		func(req discovery.Request, w *responseplane.Writer) discovery.Reply { return take(req, w) })
 }
 
 // refNode is a reference arm's.
 type refNode struct{ *refplane.Worker }
 
-func (n refNode) serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker, take taking) (discovery.Service, error) {
+func (n refNode) serve(ctx context.Context, d discovery.Deliverer, rec discovery.Worker,
+	take taking) (discovery.Service, error) {
 	return d.Serve(ctx, rec, func(_ context.Context, req discovery.Request) discovery.Reply {
 		w, err := n.Attach(req.Terms)
 		if err != nil {
@@ -83,7 +86,8 @@ func (n refNode) serve(ctx context.Context, d discovery.Deliverer, rec discovery
 func checkArmAddress(s planeflags.Settings) error {
 	host, _, err := net.SplitHostPort(s.BindAddr)
 	if ip := net.ParseIP(host); s.AdvertiseAddr == "" && err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return fmt.Errorf("--bind-addr %s with --response-plane %s: a reference arm does not look for an address of this host; bind one, or say it with --advertise-addr", s.BindAddr, s.Planes[0])
+		return fmt.Errorf("--bind-addr %s with --response-plane %s: a reference arm does not look for an address of "+
+			"this host; bind one, or say it with --advertise-addr", s.BindAddr, s.Planes[0])
 	}
 	return nil
 }

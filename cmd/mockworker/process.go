@@ -85,7 +85,8 @@ func newProcess(s settings, log *slog.Logger) *process {
 	return &process{s: s, log: log, metrics: newMetrics(s.name), phase: "starting"}
 }
 
-// build makes everything that needs no peer, and opens the admin address: a process that hangs in its start can be looked at.
+// build makes everything that needs no peer, and opens the admin address: a process that hangs in its start can be
+// looked at.
 func (p *process) build(ctx context.Context) error {
 	id, err := transport.NewIdentity()
 	if err != nil {
@@ -118,13 +119,15 @@ func (p *process) build(ctx context.Context) error {
 		p.engines = append(p.engines, e)
 	}
 	if mean, enough := p.s.held(); mean > 0 && !enough {
-		p.log.Warn("what is held back is too little to make this process a holder", "hold_share", p.s.engine.HoldShare, "hold_delay", p.s.engine.HoldDelay,
+		p.log.Warn("what is held back is too little to make this process a holder", "hold_share", p.s.engine.HoldShare,
+			"hold_delay", p.s.engine.HoldDelay,
 			"adds_to_mean", mean, "needed", fmt.Sprintf("over %d inter-token latencies", holderLimit))
 	}
 	p.metrics.addLoad(p.engines)
 	p.metrics.registry.MustRegister(promplane.New(p.worker.Stats, p.transports...),
 		planemetrics.Settings(func() []planeflags.Setting { return p.s.plane.InForce(p.sockets()) }))
-	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, ProfilesForAll: p.s.adminPprof, Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
+	if p.admin, err = admin.Start(ctx, admin.Config{Addr: p.s.adminAddr, ProfilesForAll: p.s.adminPprof,
+		Metrics: p.metrics.registry, Ready: p.ready, Logger: p.log}); err != nil {
 		return err
 	}
 	p.onClose(func() { p.admin.Close() })
@@ -170,7 +173,8 @@ func (p *process) start(ctx context.Context) (err error) {
 	p.mu.Lock()
 	p.registration, p.phase = reg, ""
 	p.mu.Unlock()
-	p.log.Info("ready", "name", p.s.name, "workers", len(records), "first", records[0].ID, "model", p.s.model, "planes", p.s.plane.Planes, "admin", p.admin.Addr().String())
+	p.log.Info("ready", "name", p.s.name, "workers", len(records), "first", records[0].ID, "model", p.s.model, "planes",
+		p.s.plane.Planes, "admin", p.admin.Addr().String())
 	return nil
 }
 
@@ -200,7 +204,8 @@ func (p *process) leave() {
 		p.log.Warn("could not leave the registry, the lease will run out", "error", err)
 	}
 	p.log.Info("left the registry", "grace", p.s.grace)
-	// Requests that were routed before the frontends heard of it are still on their way. A signal's second coming ends the process.
+	// Requests that were routed before the frontends heard of it are still on their way. A signal's second coming ends
+	// the process.
 	time.Sleep(p.s.grace)
 
 	began := time.Now()
@@ -216,7 +221,8 @@ func (p *process) leave() {
 	go func() { ended <- p.worker.Drain(planeCtx) }() // joined below
 	if err := each(p.engines, func(e *mock.Engine) error { return e.Drain(ctx) }); err != nil {
 		running, waiting := p.load()
-		p.log.Warn("--drain-timeout is over, open responses end as failed", "running", running, "waiting", waiting, "drain_timeout", p.s.drain)
+		p.log.Warn("--drain-timeout is over, open responses end as failed", "running", running, "waiting", waiting,
+			"drain_timeout", p.s.drain)
 	}
 	for _, e := range p.engines {
 		e.Close()
@@ -238,8 +244,8 @@ func (p *process) load() (running, waiting int) {
 	return running, waiting
 }
 
-// ready says why the process takes no requests, nil when it does. Without the registry it still serves those frontends that know it, but new ones
-// do not find it.
+// ready says why the process takes no requests, nil when it does. Without the registry it still serves those frontends
+// that know it, but new ones do not find it.
 func (p *process) ready() error {
 	p.mu.Lock()
 	phase, reg := p.phase, p.registration

@@ -39,7 +39,8 @@ func startServers(t *testing.T) servers {
 // startProcess runs a worker process inside the test, as main does.
 func startProcess(t *testing.T, args ...string) (p *process, leave func()) {
 	t.Helper()
-	s, err := parse(t, append([]string{"--bind-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--server-endpoints=2", "--drain-grace=0s"}, args...)...)
+	s, err := parse(t, append([]string{"--bind-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0", "--server-endpoints=2",
+		"--drain-grace=0s"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,8 @@ func startFrontend(t *testing.T, sv servers, plane string, n int) *responseplane
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "f", Transports: trs, Deliverer: del})
+	f, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "f", Transports: trs,
+		Deliverer: del})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func open(ctx context.Context, f *responseplane.Frontend, id string, tokens int) (*responseplane.Response, error) {
-	payload, err := mockproto.Request{ID: id, Model: "mock", Kind: mockproto.KindChat, PromptTokens: 7, MaxTokens: tokens}.Encode()
+	payload, err := mockproto.Request{ID: id, Model: "mock", Kind: mockproto.KindChat, PromptTokens: 7,
+		MaxTokens: tokens}.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +163,8 @@ func readAll(ctx context.Context, r *responseplane.Response, id string, tokens i
 	if err != nil {
 		return err
 	}
-	if wrong := v.Finish(tr.CompletionTokens); n != tokens || wrong != 0 || tr.CompletionTokens != tokens || tr.PromptTokens != 7 || tr.FinishReason != mockproto.FinishLength {
+	if wrong := v.Finish(tr.CompletionTokens); n != tokens || wrong != 0 || tr.CompletionTokens != tokens ||
+		tr.PromptTokens != 7 || tr.FinishReason != mockproto.FinishLength {
 		return fmt.Errorf("%s: %d records, %d wrong tokens, trailer %+v; want %d", id, n, wrong, tr, tokens)
 	}
 	return nil
@@ -188,7 +192,8 @@ func TestEndToEnd(t *testing.T) {
 		t.Run(plane, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			p, leave := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane="+plane, "--num-workers=4", "--name=w-"+plane,
+			p, leave := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane="+plane,
+				"--num-workers=4", "--name=w-"+plane,
 				"--inter-token-latency=20ms", "--time-to-first-token=5ms")
 			f := startFrontend(t, sv, plane, 4)
 
@@ -237,7 +242,8 @@ func TestEndToEnd(t *testing.T) {
 				}
 			}
 			_, debug := httpGet(t, p, "/debug/plane")
-			for _, want := range []string{`"process": "w-` + plane + `"`, `"w-` + plane + `-3"`, `"recv_granted"`, `"engines"`, `"plane": "` + plane + `"`, `"name": "shrink-threshold"`, `"in_force": "`} {
+			for _, want := range []string{`"process": "w-` + plane + `"`, `"w-` + plane + `-3"`, `"recv_granted"`,
+				`"engines"`, `"plane": "` + plane + `"`, `"name": "shrink-threshold"`, `"in_force": "`} {
 				if !strings.Contains(debug, want) {
 					t.Errorf("/debug/plane lacks %q:\n%s", want, debug)
 				}
@@ -247,17 +253,20 @@ func TestEndToEnd(t *testing.T) {
 				t.Errorf("%d settings, %v", len(view.Settings), err)
 			}
 			for _, s := range view.Settings {
-				if line := fmt.Sprintf("\nlaneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked, s.InForce, s.Name); !strings.Contains(metrics, line) {
+				if line := fmt.Sprintf("\nlaneway_setting_info{asked=%q,in_force=%q,setting=%q} 1\n", s.Asked,
+					s.InForce, s.Name); !strings.Contains(metrics, line) {
 					t.Errorf("/metrics lacks what /debug/plane says: %s", line)
 				}
 			}
 			_, page := httpGet(t, p, "/debug/plane?format=html")
-			for _, want := range []string{"Laneway worker process w-" + plane, "w-" + plane + "-3</td>", "ended as complete", "shrink-threshold"} {
+			for _, want := range []string{"Laneway worker process w-" + plane, "w-" + plane + "-3</td>",
+				"ended as complete", "shrink-threshold"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("the page of /debug/plane lacks %q:\n%s", want, page)
 				}
 			}
-			if code, text := httpGet(t, p, "/debug/plane?format=xml"); code != http.StatusBadRequest || !strings.Contains(text, "format=html") {
+			if code, text := httpGet(t, p, "/debug/plane?format=xml"); code != http.StatusBadRequest ||
+				!strings.Contains(text, "format=html") {
 				t.Errorf("an unknown format: %d %s", code, text)
 			}
 
@@ -289,7 +298,8 @@ func TestDrainTimeout(t *testing.T) {
 	sv := startServers(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, leave := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp", "--num-workers=1", "--drain-timeout=100ms",
+	_, leave := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp",
+		"--num-workers=1", "--drain-timeout=100ms",
 		"--inter-token-latency=20ms", "--time-to-first-token=5ms")
 	f := startFrontend(t, sv, "tcp", 1)
 	r, err := open(ctx, f, "endless", 1<<20)
@@ -324,7 +334,8 @@ func TestSetUpErrors(t *testing.T) {
 	}
 	refuses := free.Addr().String()
 	free.Close()
-	ok := []string{"--etcd-endpoints=" + sv.etcd, "--nats-url=" + sv.nats, "--response-plane=tcp", "--num-workers=1", "--admin-addr=127.0.0.1:0"}
+	ok := []string{"--etcd-endpoints=" + sv.etcd, "--nats-url=" + sv.nats, "--response-plane=tcp", "--num-workers=1",
+		"--admin-addr=127.0.0.1:0"}
 	for _, c := range []struct {
 		arg  string
 		want []string
@@ -357,7 +368,8 @@ func TestSetUpErrors(t *testing.T) {
 // TestSignalWhileStarting: a process that is told to stop before it is ready stops without an error.
 func TestSignalWhileStarting(t *testing.T) {
 	sv := startServers(t)
-	s, err := parse(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp", "--num-workers=1", "--startup-duration=1h", "--admin-addr=127.0.0.1:0")
+	s, err := parse(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp", "--num-workers=1",
+		"--startup-duration=1h", "--admin-addr=127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +385,8 @@ func TestSlowConsumer(t *testing.T) {
 	sv := startServers(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	p, _ := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp", "--num-workers=1", "--token-bytes=4096",
+	p, _ := startProcess(t, "--etcd-endpoints="+sv.etcd, "--nats-url="+sv.nats, "--response-plane=tcp",
+		"--num-workers=1", "--token-bytes=4096",
 		"--inter-token-latency=5ms", "--time-to-first-token=5ms")
 	f := startFrontend(t, sv, "tcp", 1)
 	slow, err := open(ctx, f, "slow", 100) // 400 KiB, its window has 64 KiB

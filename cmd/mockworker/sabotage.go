@@ -9,7 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// sabotage gives the engines what failures of lanes and of the process need, where such were asked for. Without them no lane is touched.
+// sabotage gives the engines what failures of lanes and of the process need, where such were asked for. Without them no
+// lane is touched.
 func (p *process) sabotage() {
 	if p.s.injects(mock.FailLane) {
 		c := newCutter()
@@ -30,7 +31,8 @@ func (p *process) sabotage() {
 	}
 }
 
-// cutter knows the accepted lanes of the process and closes one when it is told to, from a goroutine of its own: an engine must not wait for that.
+// cutter knows the accepted lanes of the process and closes one when it is told to, from a goroutine of its own: an
+// engine must not wait for that.
 type cutter struct {
 	kick chan struct{} // capacity 1: cuts that come together are one
 	stop context.CancelFunc

@@ -4,7 +4,8 @@
 //
 //	go run ./examples/plugin worker --http 127.0.0.1:9001
 //	go run ./examples/plugin worker --http 127.0.0.1:9002
-//	go run ./examples/plugin frontend --http 127.0.0.1:8080 --worker http://127.0.0.1:9001 --worker http://127.0.0.1:9002
+//	go run ./examples/plugin frontend --http 127.0.0.1:8080 \
+//		--worker http://127.0.0.1:9001 --worker http://127.0.0.1:9002
 //	curl -N -d '{"prompt":"one two three"}' 127.0.0.1:8080/generate
 //
 // With --open the frontend sends a request away before it knows which worker will run it, as one whose router is

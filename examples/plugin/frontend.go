@@ -33,8 +33,8 @@ type frontendServer struct {
 // askAgain is the pause before a worker that does not answer is asked again.
 const askAgain = 200 * time.Millisecond
 
-// discover asks each worker for its descriptor and waits until a lane to it is up. Workers may still be starting: one that does not answer
-// is asked again until ctx ends.
+// discover asks each worker for its descriptor and waits until a lane to it is up. Workers may still be starting: one
+// that does not answer is asked again until ctx ends.
 func (s *frontendServer) discover(ctx context.Context, urls []string) error {
 	for _, url := range urls {
 		d, err := s.describeUntil(ctx, url)

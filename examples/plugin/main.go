@@ -106,7 +106,8 @@ func runWorker(ctx context.Context, addr string, pace time.Duration) error {
 		return err
 	}
 	defer closeAll(ts)
-	plane, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Name: "worker " + addr, Transports: ts, Logger: slog.Default()})
+	plane, err := responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Name: "worker " + addr,
+		Transports: ts, Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,8 @@ func runFrontend(ctx context.Context, addr string, workers []string, open bool) 
 		return err
 	}
 	defer closeAll(ts)
-	plane, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "frontend " + addr, Transports: ts, Logger: slog.Default()})
+	plane, err := responseplane.NewFrontend(responseplane.FrontendConfig{Identity: id, Name: "frontend " + addr,
+		Transports: ts, Logger: slog.Default()})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ func startWorker(t *testing.T, pace time.Duration) (url string, plane *responsep
 	if err != nil {
 		t.Fatal(err)
 	}
-	plane, err = responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Transports: ts, BindAddr: "127.0.0.1:0"})
+	plane, err = responseplane.NewWorker(responseplane.WorkerConfig{Identity: id, Transports: ts,
+		BindAddr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func generate(t *testing.T, url, prompt string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/generate", strings.NewReader(`{"prompt":"`+prompt+`"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/generate",
+		strings.NewReader(`{"prompt":"`+prompt+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,8 @@ func TestTokensOverTwoWorkers(t *testing.T) {
 			a, planeA := startWorker(t, 5*time.Millisecond)
 			b, planeB := startWorker(t, 5*time.Millisecond)
 			url, _ := startFrontend(t, open, a, b)
-			const want = "data: one \n\ndata: two \n\ndata: three \n\nevent: done\ndata: {\"finish_reason\":\"stop\"}\n\n"
+			const want = "data: one \n\ndata: two \n\ndata: three \n\nevent: done\ndata: " +
+				"{\"finish_reason\":\"stop\"}\n\n"
 			for range 4 {
 				body, err := io.ReadAll(generate(t, url, "one two three").Body)
 				if err != nil || string(body) != want {
@@ -178,21 +181,24 @@ func TestWorkerStartsLate(t *testing.T) {
 	defer late.Close()
 	go func() { <-asked; ready.Store(true) }() // ends with the first question
 	url, _ := startFrontend(t, false, late.URL)
-	if body, err := io.ReadAll(generate(t, url, "one").Body); err != nil || !strings.Contains(string(body), "event: done") {
+	if body, err := io.ReadAll(generate(t, url, "one").Body); err != nil || !strings.Contains(string(body),
+		"event: done") {
 		t.Errorf("%q, %v", body, err)
 	}
 
 	s := &frontendServer{client: &http.Client{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := s.discover(ctx, []string{"http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "refused") {
+	if err := s.discover(ctx, []string{"http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(),
+		"127.0.0.1:1") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("nobody there: %v", err)
 	}
 }
 
 func TestBadArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "say which side", "router": `"router" is no side`, "worker extra -x": `"extra" is not understood`, "frontend": "--worker is missing",
+		"": "say which side", "router": `"router" is no side`, "worker extra -x": `"extra" is not understood`,
+		"frontend": "--worker is missing",
 		"frontend --worker http://127.0.0.1:1 extra": `"extra" is not understood`,
 	} {
 		if err := run(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// TestEveryRequestIsCountedOnce has many requests of every kind at once: those that started are those that are complete, failed with
-// a type, or cancelled, and the gauges are back at zero.
+// TestEveryRequestIsCountedOnce has many requests of every kind at once: those that started are those that are
+// complete, failed with a type, or cancelled, and the gauges are back at zero.
 func TestEveryRequestIsCountedOnce(t *testing.T) {
 	const each = 25
 	ends := map[string]*EndError{
-		"internal": {End: EndFailed, Code: CodeInternal}, "validation": {End: EndFailed, Code: CodeValidation}, "not_found": {End: EndFailed, Code: CodeNotFound},
-		"overload": {End: EndRefused, Code: CodeBusy}, "unavailable": {End: EndRefused, Code: CodeNoWorker}, "timeout": {End: EndDeadline},
-		"lost": {End: EndLost}, "protocol": {End: EndProtocol},
+		"internal": {End: EndFailed, Code: CodeInternal}, "validation": {End: EndFailed, Code: CodeValidation},
+		"not_found": {End: EndFailed, Code: CodeNotFound},
+		"overload":  {End: EndRefused, Code: CodeBusy}, "unavailable": {End: EndRefused, Code: CodeNoWorker},
+		"timeout": {End: EndDeadline},
+		"lost":    {End: EndLost}, "protocol": {End: EndProtocol},
 	}
 	b := serve(t, &scripted{}, func(c *Config) { c.KeepAlive = 2 * time.Millisecond })
 	b.client.Timeout = 0
@@ -113,8 +115,8 @@ func TestFinestBuckets(t *testing.T) {
 	}
 }
 
-// TestCancelStormOfThousands has thousands of streams of a few HTTP/2 connections reset within a moment, half of them before their first
-// record: each ends its worker's work, is counted once, and a request after them is served as ever.
+// TestCancelStormOfThousands has thousands of streams of a few HTTP/2 connections reset within a moment, half of them
+// before their first record: each ends its worker's work, is counted once, and a request after them is served as ever.
 func TestCancelStormOfThousands(t *testing.T) {
 	n := 3000
 	if raceEnabled {
@@ -147,7 +149,8 @@ func TestCancelStormOfThousands(t *testing.T) {
 	for i := range n {
 		id := []string{"early", "late"}[i%2]
 		clients.Go(func() {
-			r, err := http.NewRequestWithContext(storm, "POST", b.url+"/v1/chat/completions", strings.NewReader(chatStream))
+			r, err := http.NewRequestWithContext(storm, "POST", b.url+"/v1/chat/completions",
+				strings.NewReader(chatStream))
 			if err != nil {
 				t.Error(err)
 				return
@@ -182,7 +185,8 @@ func TestCancelStormOfThousands(t *testing.T) {
 	b.untilValue(float64(n), "laneway_frontend_disconnected_clients_total")
 	b.untilValue(float64(n), requests, "status", "499")
 	b.untilValue(float64(n), requests)
-	if a := b.do("POST", "/v1/chat/completions", chatStream); a.status != 200 || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+	if a := b.do("POST", "/v1/chat/completions", chatStream); a.status != 200 ||
+		!strings.HasSuffix(a.body, "data: [DONE]\n\n") {
 		t.Errorf("after the storm: %d %s", a.status, a.body)
 	}
 }

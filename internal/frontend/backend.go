@@ -10,8 +10,8 @@ import (
 
 // Backend is the response plane as this package uses it. Methods may be called concurrently.
 type Backend interface {
-	// Open finds a worker and returns when the first record is there, or when the response ended as complete without one. Every other
-	// end is an *EndError. When ctx ends first, the attempt is killed and an error returned.
+	// Open finds a worker and returns when the first record is there, or when the response ended as complete without
+	// one. Every other end is an *EndError. When ctx ends first, the attempt is killed and an error returned.
 	Open(ctx context.Context, c Call) (Stream, error)
 	// Models are the models that can be asked for now, sorted.
 	Models() []string
@@ -33,9 +33,9 @@ type Call struct {
 
 // Stream is one open response. NextBatch, Trailer and Close belong to one goroutine.
 type Stream interface {
-	// NextBatch returns every record that is ready, at least one; it waits when none is. The slices are valid until the next call.
-	// io.EOF comes after a complete response only, an *EndError after any other end, ctx's error when ctx ends; the caller may then
-	// call again with another context.
+	// NextBatch returns every record that is ready, at least one; it waits when none is. The slices are valid until the
+	// next call. io.EOF comes after a complete response only, an *EndError after any other end, ctx's error when ctx
+	// ends; the caller may then call again with another context.
 	NextBatch(ctx context.Context) ([][]byte, error)
 	// Trailer is what the end carried. It is there after io.EOF.
 	Trailer() []byte
@@ -44,7 +44,8 @@ type Stream interface {
 	Kill()
 	// Close gives the response back and kills it when it has not ended. Idempotent.
 	Close() error
-	// Worker, NodeName, Plane and Lane say where the records come from; Retries how many attempts failed before this one.
+	// Worker, NodeName, Plane and Lane say where the records come from; Retries how many attempts failed before this
+	// one.
 	Worker() string
 	NodeName() string
 	Plane() string

@@ -43,7 +43,10 @@ func BenchmarkEvents(b *testing.B) {
 			for range c.batch {
 				e.batch = append(e.batch, []byte(" token"))
 			}
-			s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream, error) { return e, nil }}})
+			s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream,
+				error) {
+				return e, nil
+			}}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -59,7 +62,11 @@ func BenchmarkEvents(b *testing.B) {
 // BenchmarkResponse is what a response of 256 events, one at a time, costs in all, without its connection.
 func BenchmarkResponse(b *testing.B) {
 	e := &endless{play: newPlay(), batch: [][]byte{[]byte(" token")}}
-	s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream, error) { e.left = 256; return e, nil }}})
+	s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream,
+		error) {
+		e.left = 256
+		return e, nil
+	}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,7 +74,8 @@ func BenchmarkResponse(b *testing.B) {
 	body := `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"` + strings.Repeat(" abcde", 1024) + `"}]}`
 	b.ReportAllocs()
 	for b.Loop() {
-		s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(body)))
+		s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", "/v1/chat/completions",
+			strings.NewReader(body)))
 	}
 }
 
@@ -78,7 +86,11 @@ func TestEventsDoNotAllocate(t *testing.T) {
 	}
 	e := &endless{play: newPlay(), batch: [][]byte{[]byte(" token")}}
 	events := 1
-	s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream, error) { e.left = events; return e, nil }}})
+	s, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream,
+		error) {
+		e.left = events
+		return e, nil
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +98,8 @@ func TestEventsDoNotAllocate(t *testing.T) {
 	run := func(n int) float64 {
 		events = n
 		return testing.AllocsPerRun(50, func() {
-			s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(chatStream)))
+			s.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("POST", "/v1/chat/completions",
+				strings.NewReader(chatStream)))
 		})
 	}
 	one, many := run(1), run(1001)

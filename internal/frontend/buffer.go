@@ -6,8 +6,8 @@ import "sync"
 const (
 	bufferSize = 4 << 10
 	bufferKeep = 64 << 10 // larger ones are not kept
-	// writeMax is the most that one write carries, give or take an event: its deadline covers the whole of it, and a client that
-	// reads slowly, but reads, must not miss it.
+	// writeMax is the most that one write carries, give or take an event: its deadline covers the whole of it, and a
+	// client that reads slowly, but reads, must not miss it.
 	writeMax = 16 << 10
 )
 

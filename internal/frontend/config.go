@@ -23,23 +23,28 @@ type Config struct {
 	Tracer *tracing.Tracer
 	// MaxOpenRequests bounds the requests that are open at once; more get OverloadStatus. 0 = no bound.
 	MaxOpenRequests int
-	// TLS, when set, has Serve speak HTTPS: HTTP/2 and HTTP/1.1 by ALPN, unless NextProtos says otherwise. It must have a certificate.
+	// TLS, when set, has Serve speak HTTPS: HTTP/2 and HTTP/1.1 by ALPN, unless NextProtos says otherwise. It must have
+	// a certificate.
 	TLS *tls.Config
-	// NoHTTP2 leaves HTTP/1.1 only. Otherwise HTTP/2 is spoken too: over TLS, and without it to clients that begin with its preface (h2c).
+	// NoHTTP2 leaves HTTP/1.1 only. Otherwise HTTP/2 is spoken too: over TLS, and without it to clients that begin with
+	// its preface (h2c).
 	NoHTTP2 bool
 	// MaxConcurrentStreams bounds the requests that are open at once on one connection of HTTP/2, default 1000.
 	MaxConcurrentStreams int
-	// MaxConnections bounds the connections that clients hold open; more are told so (OverloadStatus) and closed. 0 = no bound.
+	// MaxConnections bounds the connections that clients hold open; more are told so (OverloadStatus) and closed. 0 =
+	// no bound.
 	MaxConnections int
-	// Files is how many files the process may have open, false when that is not known. Where it is set, the last of them are not for clients: a
-	// client that comes then is turned away as by MaxConnections.
+	// Files is how many files the process may have open, false when that is not known. Where it is set, the last of
+	// them are not for clients: a client that comes then is turned away as by MaxConnections.
 	Files func() (limit uint64, ok bool)
-	// MaxHeaderBytes bounds a request's header, default 64 KiB; HeaderTimeout how long it, or a handshake, may take, default 10 s.
+	// MaxHeaderBytes bounds a request's header, default 64 KiB; HeaderTimeout how long it, or a handshake, may take,
+	// default 10 s.
 	MaxHeaderBytes int
 	HeaderTimeout  time.Duration
 	// IdleTimeout is how long a connection may be silent between two requests, default 2 minutes.
 	IdleTimeout time.Duration
-	// MaxBodyBytes bounds a request's body, default 8 MiB. MaxReplyBytes bounds a reply that is not streamed, default 16 MiB.
+	// MaxBodyBytes bounds a request's body, default 8 MiB. MaxReplyBytes bounds a reply that is not streamed, default
+	// 16 MiB.
 	MaxBodyBytes, MaxReplyBytes int
 	// BodyTimeout is how long a client may take to send its body, default 30 s.
 	BodyTimeout time.Duration
@@ -49,8 +54,8 @@ type Config struct {
 	KeepAlive time.Duration
 	// FirstTokenTimeout and InactivityTimeout bound the wait for the first and for each further record; 0 = no bound.
 	FirstTokenTimeout, InactivityTimeout time.Duration
-	// StopOnDisconnect asks the worker to finish its last output when a client leaves in mid-stream, and waits for that up to
-	// StopGrace (default 5 s). Otherwise, and always before the first record, the response is killed.
+	// StopOnDisconnect asks the worker to finish its last output when a client leaves in mid-stream, and waits for that
+	// up to StopGrace (default 5 s). Otherwise, and always before the first record, the response is killed.
 	StopOnDisconnect bool
 	StopGrace        time.Duration
 	// OutPath says who writes the events of a stream, default OutAuto.
@@ -70,7 +75,8 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{{"MaxOpenRequests", c.MaxOpenRequests}, {"MaxBodyBytes", c.MaxBodyBytes}, {"MaxReplyBytes", c.MaxReplyBytes},
-		{"MaxConcurrentStreams", c.MaxConcurrentStreams}, {"MaxConnections", c.MaxConnections}, {"MaxHeaderBytes", c.MaxHeaderBytes}} {
+		{"MaxConcurrentStreams", c.MaxConcurrentStreams}, {"MaxConnections", c.MaxConnections},
+		{"MaxHeaderBytes", c.MaxHeaderBytes}} {
 		if n.value < 0 {
 			bad("%s is %d, expected 0 (the default) or more", n.name, n.value)
 		}

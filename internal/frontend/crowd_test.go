@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestManyClientsConnectAtOnce holds that a crowd at the door is served: none is reset, none waits for a retransmission for long.
+// TestManyClientsConnectAtOnce holds that a crowd at the door is served: none is reset, none waits for a retransmission
+// for long.
 func TestManyClientsConnectAtOnce(t *testing.T) {
 	const n = 1500
 	b := serve(t, &scripted{}, nil)

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// early keeps a streamed request company until its first record: once a keep-alive interval has passed without one, the client gets the status, the
-// header and a comment, and a comment after each further interval, or a proxy that waits less long than the engine takes would cut it. What
-// fails after that is an event. A request whose record is in time costs no goroutine and no write here.
+// early keeps a streamed request company until its first record: once a keep-alive interval has passed without one, the
+// client gets the status, the header and a comment, and a comment after each further interval, or a proxy that waits
+// less long than the engine takes would cut it. What fails after that is an event. A request whose record is in time
+// costs no goroutine and no write here.
 type early struct {
 	x *exchange
 

@@ -42,14 +42,18 @@ var ends = []struct {
 }{
 	{&EndError{End: EndFailed, Code: CodeInternal, Text: "because"}, 500, "server_error", "internal", false},
 	{&EndError{End: EndFailed, Text: "because"}, 500, "server_error", "internal", false},
-	{&EndError{End: EndFailed, Code: CodeValidation, Text: "because"}, 400, "invalid_request_error", "validation", false},
+	{&EndError{End: EndFailed, Code: CodeValidation, Text: "because"}, 400, "invalid_request_error", "validation",
+		false},
 	{&EndError{End: EndFailed, Code: CodeNotFound, Text: "because"}, 404, "invalid_request_error", "not_found", false},
 	{&EndError{End: EndRefused, Code: CodeBusy, Text: "because"}, 429, "overloaded_error", "overload", true},
 	{&EndError{End: EndRefused, Code: CodeDraining, Text: "because"}, 503, "service_unavailable", "unavailable", true},
 	{&EndError{End: EndRefused, Code: CodeNoWorker, Text: "because"}, 503, "service_unavailable", "unavailable", true},
-	{&EndError{End: EndRefused, Code: CodeUnsupported, Text: "because"}, 503, "service_unavailable", "unavailable", true},
-	{&EndError{End: EndRefused, Code: CodeBadRequest, Text: "because"}, 400, "invalid_request_error", "validation", false},
-	{&EndError{End: EndRefused, Code: CodeTooLarge, Text: "because"}, 413, "invalid_request_error", "validation", false},
+	{&EndError{End: EndRefused, Code: CodeUnsupported, Text: "because"}, 503, "service_unavailable", "unavailable",
+		true},
+	{&EndError{End: EndRefused, Code: CodeBadRequest, Text: "because"}, 400, "invalid_request_error", "validation",
+		false},
+	{&EndError{End: EndRefused, Code: CodeTooLarge, Text: "because"}, 413, "invalid_request_error", "validation",
+		false},
 	{&EndError{End: EndDeadline, Text: "because"}, 504, "timeout", "timeout", false},
 	{context.DeadlineExceeded, 504, "timeout", "timeout", false},
 	{&EndError{End: EndLost, Text: "because", Worker: "w-3"}, 502, "upstream_error", "lost", false},
@@ -66,7 +70,8 @@ func TestEndBeforeTheFirstRecordKeepsItsStatus(t *testing.T) {
 				b := serve(t, failing(c.err), nil)
 				a := b.do("POST", "/v1/chat/completions", body)
 				typ, code, _, msg := errorOf(t, a.body)
-				if a.status != c.status || typ != c.typ || code != c.label || a.header.Get("Content-Type") != "application/json" {
+				if a.status != c.status || typ != c.typ || code != c.label ||
+					a.header.Get("Content-Type") != "application/json" {
 					t.Errorf("%d %s, want %d %s %s", a.status, a.body, c.status, c.typ, c.label)
 				}
 				if got := a.header.Get("Retry-After") != ""; got != c.retryAfter {
@@ -94,7 +99,8 @@ func TestEndInMidStream(t *testing.T) {
 			b := serve(t, playing(p), nil)
 			a := b.do("POST", "/v1/chat/completions", chatStream)
 			events := strings.Split(strings.TrimSuffix(a.body, "\n\n"), "\n\n")
-			if a.status != 200 || len(events) != 4 || events[3] != "data: [DONE]" || !strings.Contains(events[1], `"content":"a"`) {
+			if a.status != 200 || len(events) != 4 || events[3] != "data: [DONE]" ||
+				!strings.Contains(events[1], `"content":"a"`) {
 				t.Fatalf("%d %q", a.status, a.body)
 			}
 			typ, code, _, _ := errorOf(t, strings.TrimPrefix(events[2], "data: "))
@@ -120,7 +126,8 @@ func TestUnreadableTrailer(t *testing.T) {
 	p := newPlay(step{recs: []string{"a"}}, step{err: io.EOF})
 	p.trailer = `{"finish_reason":"because"}`
 	a := serve(t, playing(p), nil).do("POST", "/v1/chat/completions", chatStream)
-	if !strings.Contains(a.body, `"code":"protocol"`) || !strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, `"finish_reason":"`) {
+	if !strings.Contains(a.body, `"code":"protocol"`) || !strings.HasSuffix(a.body, "data: [DONE]\n\n") ||
+		strings.Contains(a.body, `"finish_reason":"`) {
 		t.Errorf("%s", a.body)
 	}
 }
@@ -138,8 +145,10 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"POST", "/v1/chat/completions", `{`, 400, "invalid_json", "", "not valid JSON"},
 		{"POST", "/v1/chat/completions", ``, 400, "invalid_json", "", "not valid JSON"},
-		{"POST", "/v1/chat/completions", `{"messages":[]}`, 400, "missing_required_parameter", "model", "model is missing"},
-		{"POST", "/v1/chat/completions", `{"model":"m"}`, 400, "missing_required_parameter", "messages", "messages is missing"},
+		{"POST", "/v1/chat/completions", `{"messages":[]}`, 400, "missing_required_parameter", "model",
+			"model is missing"},
+		{"POST", "/v1/chat/completions", `{"model":"m"}`, 400, "missing_required_parameter", "messages",
+			"messages is missing"},
 		{"POST", "/v1/completions", `{"model":"m"}`, 400, "missing_required_parameter", "prompt", "prompt is missing"},
 		{"POST", "/v1/completions", `{"model":"m","prompt":"x","n":2}`, 400, "unsupported_value", "n", "n is 2"},
 		{"POST", "/v1/completions", `{"model":"gpt","prompt":"x"}`, 404, "model_not_found", "model", `model "gpt"`},
@@ -153,7 +162,8 @@ func TestBadRequests(t *testing.T) {
 	} {
 		a := b.do(c.method, c.path, c.body)
 		typ, code, param, msg := errorOf(t, a.body)
-		if a.status != c.status || typ != "invalid_request_error" || code != c.code || param != c.param || !strings.Contains(msg, c.words) {
+		if a.status != c.status || typ != "invalid_request_error" || code != c.code || param != c.param ||
+			!strings.Contains(msg, c.words) {
 			t.Errorf("%s %s %.40s: %d %s", c.method, c.path, c.body, a.status, a.body)
 		}
 		if a.header.Get("X-Request-Id") == "" || a.status == 405 && a.header.Get("Allow") == "" {
@@ -190,7 +200,8 @@ func TestSlowBody(t *testing.T) {
 func TestNoWorkerYet(t *testing.T) {
 	b := serve(t, &scripted{models: []string{}}, nil)
 	a := b.do("POST", "/v1/chat/completions", chatBody)
-	if _, code, _, _ := errorOf(t, a.body); a.status != 503 || code != "unavailable" || a.header.Get("Retry-After") == "" {
+	if _, code, _, _ := errorOf(t, a.body); a.status != 503 || code != "unavailable" ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
@@ -204,7 +215,8 @@ func TestOverloadStatusAndAdmission(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	a := b.do("POST", "/v1/chat/completions", chatBody)
-	if typ, _, _, _ := errorOf(t, a.body); a.status != 529 || typ != "overloaded_error" || a.header.Get("Retry-After") == "" {
+	if typ, _, _, _ := errorOf(t, a.body); a.status != 529 || typ != "overloaded_error" ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	p.steps <- step{err: io.EOF}
@@ -228,7 +240,8 @@ func TestReplyTooLarge(t *testing.T) {
 
 func TestConfigComplaints(t *testing.T) {
 	_, err := New(Config{OverloadStatus: 418, MaxOpenRequests: -1, BodyTimeout: -1})
-	for _, want := range []string{"Backend is nil", "OverloadStatus is 418", "MaxOpenRequests is -1", "BodyTimeout is -1ns"} {
+	for _, want := range []string{"Backend is nil", "OverloadStatus is 418", "MaxOpenRequests is -1",
+		"BodyTimeout is -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

@@ -99,7 +99,8 @@ func (x *exchange) event(recs [][]byte, err error) (more bool) {
 	return true
 }
 
-// lastEvents ends the response, after what is in buf. With nothing sent and no records in buf the status line can still be that of an error.
+// lastEvents ends the response, after what is in buf. With nothing sent and no records in buf the status line can still
+// be that of an error.
 func (x *exchange) lastEvents(buf *[]byte, empty bool, now time.Time, err error) {
 	t, e, gone := x.ended(err)
 	switch {
@@ -123,8 +124,9 @@ func (x *exchange) lastEvents(buf *[]byte, empty bool, now time.Time, err error)
 	x.lastWrite(*buf, now)
 }
 
-// lastWrite has the client count as one that has left when it does not take the end of its answer. There is no flush: the server flushes when the
-// handler returns, together with the end of the body. Only over HTTP/1.0 that has no end of its own, and a flush that fails there would look like one.
+// lastWrite has the client count as one that has left when it does not take the end of its answer. There is no flush:
+// the server flushes when the handler returns, together with the end of the body. Only over HTTP/1.0 that has no end of
+// its own, and a flush that fails there would look like one.
 func (x *exchange) lastWrite(p []byte, now time.Time) {
 	err := x.out.write(p, now)
 	if err == nil && x.noEnd {

@@ -12,16 +12,17 @@ import (
 	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
-// exchange is one request for tokens and its response on the way from a Stream to a client. It belongs to the request's goroutine, and to
-// early and its stream's sink as they say.
+// exchange is one request for tokens and its response on the way from a Stream to a client. It belongs to the request's
+// goroutine, and to early and its stream's sink as they say.
 type exchange struct {
 	server  *Server
 	account *account
 	w       http.ResponseWriter
 	ctx     context.Context // the request's: it ends when the client leaves
 	cancel  context.CancelCauseFunc
-	answers *outpath.Conn // the connection of an HTTP/1 request, which watches the client; nil = the HTTP server alone does
-	stream  Stream        // nil until there is one
+	// the connection of an HTTP/1 request, which watches the client; nil = the HTTP server alone does
+	answers *outpath.Conn
+	stream  Stream // nil until there is one
 	head    openai.Header
 	feed    feed
 	conn    *outpath.Conn // nil when a sink must not write to it
@@ -38,8 +39,8 @@ type exchange struct {
 	sent    bool // something has gone out, so the status has
 }
 
-// watch has the exchange end when its client leaves. A client that has closed its sending half only counts as one that has left, as it does for
-// net/http.
+// watch has the exchange end when its client leaves. A client that has closed its sending half only counts as one that
+// has left, as it does for net/http.
 func (x *exchange) watch(r *http.Request) {
 	x.ctx, x.cancel = context.WithCancelCause(r.Context())
 	if r.ProtoMajor != 1 { // HTTP/2 reads all the time
@@ -80,8 +81,8 @@ func (x *exchange) close() {
 	}
 }
 
-// finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot pass it off
-// as all there was.
+// finished reads what a complete response's end carried. One record is one token, so a worker that ends early cannot
+// pass it off as all there was.
 func (x *exchange) finished() (mockproto.Trailer, error) {
 	t, err := mockproto.DecodeTrailer(x.stream.Trailer())
 	if err != nil {
@@ -89,13 +90,14 @@ func (x *exchange) finished() (mockproto.Trailer, error) {
 	}
 	if t.CompletionTokens != x.account.records {
 		return t, &EndError{End: EndProtocol, Worker: x.stream.Worker(),
-			Text: fmt.Sprintf("it was to have %d tokens and ended as complete after %d", t.CompletionTokens, x.account.records)}
+			Text: fmt.Sprintf("it was to have %d tokens and ended as complete after %d", t.CompletionTokens,
+				x.account.records)}
 	}
 	return t, nil
 }
 
-// ended sorts out why there are no more records. When the client is there to be told, it returns what to tell (nil: the response is
-// complete, t is its trailer); gone says that nobody is there.
+// ended sorts out why there are no more records. When the client is there to be told, it returns what to tell (nil: the
+// response is complete, t is its trailer); gone says that nobody is there.
 func (x *exchange) ended(err error) (t mockproto.Trailer, e *openai.Error, gone bool) {
 	s := x.server
 	if err == io.EOF {
@@ -157,7 +159,8 @@ func (x *exchange) serveReply() {
 		}
 		if err == nil && len(*buf) > s.cfg.MaxReplyBytes {
 			x.stream.Kill()
-			err = &EndError{End: EndFailed, Code: CodeInternal, Text: "the reply is too large to be sent in one piece: use stream", Worker: x.stream.Worker()}
+			err = &EndError{End: EndFailed, Code: CodeInternal,
+				Text: "the reply is too large to be sent in one piece: use stream", Worker: x.stream.Worker()}
 		}
 		if err == nil {
 			continue
@@ -170,7 +173,8 @@ func (x *exchange) serveReply() {
 			s.reply(x.w, e)
 			return
 		}
-		*buf = openai.AppendReplyEnd(*buf, x.head.Kind, t.FinishReason, openai.Usage{Prompt: t.PromptTokens, Completion: t.CompletionTokens})
+		*buf = openai.AppendReplyEnd(*buf, x.head.Kind, t.FinishReason, openai.Usage{Prompt: t.PromptTokens,
+			Completion: t.CompletionTokens})
 		if s.writeJSON(x.w, http.StatusOK, *buf) != nil {
 			x.account.gone()
 		}

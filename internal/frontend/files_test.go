@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestClientsLeaveFilesToOthers: near the limit of files clients are told so, past that they are closed at once, and below it they are served.
+// TestClientsLeaveFilesToOthers: near the limit of files clients are told so, past that they are closed at once, and
+// below it they are served.
 func TestClientsLeaveFilesToOthers(t *testing.T) {
 	var used uint64
 	for used < 150 { // descriptors are the lowest numbers that are free: about as many are open then
@@ -38,7 +39,8 @@ func TestClientsLeaveFilesToOthers(t *testing.T) {
 				limit.Store(c.limit)
 				b.client.CloseIdleConnections()
 				a := b.do("POST", "/v1/chat/completions", chatBody)
-				if a.status != c.status || c.status == 429 && (!strings.Contains(a.body, "limit of open files") || a.header.Get("Retry-After") == "") {
+				if a.status != c.status || c.status == 429 && (!strings.Contains(a.body, "limit of open files") ||
+					a.header.Get("Retry-After") == "") {
 					t.Errorf("limit %d, %d used: %d %s", c.limit, used, a.status, a.body)
 				}
 			}
@@ -50,7 +52,8 @@ func TestClientsLeaveFilesToOthers(t *testing.T) {
 			}
 			defer conn.Close()
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
-			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("a connection of the last files is not closed: %v", err)
 			}
 			b.untilValue(2, "laneway_frontend_refused_connections_total")

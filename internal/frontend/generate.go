@@ -18,10 +18,12 @@ import (
 	"github.com/laneway-ai/laneway/internal/serving/mockproto"
 )
 
-// generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the response lasts: what is
-// needed only before that is done in calls that have returned by then, as large frames below the wait would double every open response's stack.
+// generate serves one request for tokens, from its body to its end. Its goroutine waits in here for as long as the
+// response lasts: what is needed only before that is done in calls that have returned by then, as large frames below
+// the wait would double every open response's stack.
 //
-// An answer that is given up is aborted: over HTTP/1.1 the connection is reset, over HTTP/2 the stream. It never ends as if it were complete.
+// An answer that is given up is aborted: over HTTP/1.1 the connection is reset, over HTTP/2 the stream. It never ends
+// as if it were complete.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, id names, k openai.Kind) {
 	a := &account{start: time.Now(), endpoint: k.String(), id: id}
 	s.metrics.begin(a)
@@ -150,11 +152,14 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // read takes the body within its limits of size and time, and parses it.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (openai.Request, *openai.Error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return openai.Request{}, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest, Code: "unsupported_content_encoding",
-			Message: fmt.Sprintf("the body has Content-Encoding %q: send it as plain JSON, without a Content-Encoding", clip(coding))}
+		return openai.Request{}, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.TypeInvalidRequest,
+			Code: "unsupported_content_encoding",
+			Message: fmt.Sprintf("the body has Content-Encoding %q: send it as plain JSON, without a Content-Encoding",
+				clip(coding))}
 	}
 	limit := int64(s.cfg.MaxBodyBytes)
-	tooLarge := &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: "body_too_large",
+	tooLarge := &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest,
+		Code:    "body_too_large",
 		Message: fmt.Sprintf("the body is larger than %d bytes, the most that is taken", limit)}
 	if r.ContentLength > limit {
 		w.Header()["Connection"] = []string{"close"}
@@ -183,7 +188,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (op
 		return openai.Request{}, tooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header()["Connection"] = []string{"close"}
-		return openai.Request{}, &openai.Error{Status: http.StatusRequestTimeout, Type: openai.TypeInvalidRequest, Code: "body_timeout",
+		return openai.Request{}, &openai.Error{Status: http.StatusRequestTimeout, Type: openai.TypeInvalidRequest,
+			Code:    "body_timeout",
 			Message: fmt.Sprintf("the body did not come within %v", s.cfg.BodyTimeout)}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return openai.Request{}, openai.Invalid("", "invalid_body", "the body ended before its announced length")
@@ -193,7 +199,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, k openai.Kind) (op
 
 // payload is what the worker gets.
 func payload(id string, r *openai.Request) ([]byte, error) {
-	m := mockproto.Request{ID: id, Model: r.Model, Kind: mockproto.KindChat, PromptTokens: r.PromptTokens(), MaxTokens: r.MaxTokens, Stop: r.Stop}
+	m := mockproto.Request{ID: id, Model: r.Model, Kind: mockproto.KindChat, PromptTokens: r.PromptTokens(),
+		MaxTokens: r.MaxTokens, Stop: r.Stop}
 	if r.Kind != openai.Chat {
 		m.Kind = mockproto.KindCompletion
 	}

@@ -8,16 +8,17 @@ import (
 	"github.com/laneway-ai/laneway/internal/frontend/outpath"
 )
 
-// inlineRecord is the largest record that a sink writes. With it a write is at most writeMax and an event of 6 bytes for each of the
-// record's, which fits the connection's buffer whatever the client does.
+// inlineRecord is the largest record that a sink writes. With it a write is at most writeMax and an event of 6 bytes
+// for each of the record's, which fits the connection's buffer whatever the client does.
 const inlineRecord = 4 << 10
 
-// inline is a feed whose records are written by the goroutine that brings them, while the exchange's goroutine is parked in next.
+// inline is a feed whose records are written by the goroutine that brings them, while the exchange's goroutine is
+// parked in next.
 //
-// The ResponseWriter and what else belongs to the exchange changes hands by open: while it is true the sink has them, and the connection
-// does not wait; otherwise the exchange's goroutine has. A sink that is called when it has not, or when the client has left bytes, or a
-// record is too large, says "not now", and the stream is pulled, with writes that wait, until it is empty: a slow client has its worker
-// wait through the stream's window, as if there were no sink.
+// The ResponseWriter and what else belongs to the exchange changes hands by open: while it is true the sink has them,
+// and the connection does not wait; otherwise the exchange's goroutine has. A sink that is called when it has not, or
+// when the client has left bytes, or a record is too large, says "not now", and the stream is pulled, with writes that
+// wait, until it is empty: a slow client has its worker wait through the stream's window, as if there were no sink.
 type inline struct {
 	x      *exchange
 	stream SinkStream
@@ -122,7 +123,8 @@ func (p *inline) sink(recs [][]byte, end error) bool {
 	return took
 }
 
-// passSink is sink where the pass is known. It waits for no lock: another may be held by who waits for this pass's batch.
+// passSink is sink where the pass is known. It waits for no lock: another may be held by who waits for this pass's
+// batch.
 func (p *inline) passSink(pass Pass, recs [][]byte, end error) bool {
 	if !p.mu.TryLock() {
 		p.notify()
@@ -147,7 +149,8 @@ func (p *inline) notify() {
 	}
 }
 
-// took writes what can be written now, by b unless it is nil. It says whether that was all, and whether next has to look. The lock is held.
+// took writes what can be written now, by b unless it is nil. It says whether that was all, and whether next has to
+// look. The lock is held.
 func (p *inline) took(recs [][]byte, end error, b *outpath.Batch) (all, more bool) {
 	if !p.open || end != nil || p.failed != nil {
 		return false, true

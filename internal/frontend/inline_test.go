@@ -51,7 +51,9 @@ func (b *bench) dial(id string) net.Conn {
 	}
 	b.t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(3 * patience))
-	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(chatStream), chatStream)
+	fmt.Fprintf(conn,
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id,
+		len(chatStream), chatStream)
 	return conn
 }
 
@@ -93,11 +95,13 @@ func contents(t *testing.T, body io.Reader, want func(i int) string, n int) {
 	}
 }
 
-// TestStalledClientDelaysNobody has one goroutine, as a lane's reader, bring records to a client that reads nothing and to one that does.
+// TestStalledClientDelaysNobody has one goroutine, as a lane's reader, bring records to a client that reads nothing and
+// to one that does.
 func TestStalledClientDelaysNobody(t *testing.T) {
 	const rounds = 1000
 	stalled, good := started(), started()
-	b := byID(t, nil, map[string]*sinkPlay{"stalled": stalled, "good": good}) // a write timeout longer than the test may take
+	// a write timeout longer than the test may take
+	b := byID(t, nil, map[string]*sinkPlay{"stalled": stalled, "good": good})
 	b.dial("stalled").(*net.TCPConn).SetReadBuffer(4096)
 	resp, err := http.ReadResponse(bufio.NewReader(b.dial("good")), nil)
 	if err != nil {
@@ -164,7 +168,8 @@ func TestClientThatTakesNothingIsCut(t *testing.T) {
 	b.untilValue(1, "laneway_frontend_slow_clients_total")
 }
 
-// TestSlowClientGetsEverything alternates between writes of the sink and of the request's goroutine: nothing is lost, doubled or out of order.
+// TestSlowClientGetsEverything alternates between writes of the sink and of the request's goroutine: nothing is lost,
+// doubled or out of order.
 func TestSlowClientGetsEverything(t *testing.T) {
 	const n = 20000
 	s := started()
@@ -300,7 +305,8 @@ func TestInlineOverTLS(t *testing.T) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
 			s := started()
-			server, err := New(Config{Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream, error) { return s, nil }}})
+			server, err := New(Config{Backend: &scripted{models: []string{"m"},
+				open: func(context.Context, Call) (Stream, error) { return s, nil }}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +329,8 @@ func TestInlineOverTLS(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			resp, err := (&http.Client{Transport: tr, Timeout: 2 * patience}).Post("https://"+l.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(chatStream))
+			resp, err := (&http.Client{Transport: tr, Timeout: 2 * patience}).Post("https://"+l.Addr().String()+
+				"/v1/chat/completions", "application/json", strings.NewReader(chatStream))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -365,8 +372,8 @@ func TestPasses(t *testing.T) {
 	t.Run("TLS", TestInlineOverTLS)
 }
 
-// TestOnePassManyStreams has the sinks of many streams called in one pass: the clients that read get everything in order, the one that
-// stalls and those that leave disturb nobody.
+// TestOnePassManyStreams has the sinks of many streams called in one pass: the clients that read get everything in
+// order, the one that stalls and those that leave disturb nobody.
 func TestOnePassManyStreams(t *testing.T) {
 	needRing(t)
 	const n, rounds = 300, 80 // more than one submission holds
@@ -378,7 +385,10 @@ func TestOnePassManyStreams(t *testing.T) {
 	}
 	b := byID(t, nil, streams)
 	pass := new(readPass)
-	b.backend.open = func(_ context.Context, c Call) (Stream, error) { return &passPlay{streams[c.ClientID], pass}, nil }
+	b.backend.open = func(_ context.Context, c Call) (Stream,
+		error) {
+		return &passPlay{streams[c.ClientID], pass}, nil
+	}
 	var clients sync.WaitGroup
 	begun := make(chan struct{}, n)
 	for i := range n {
@@ -441,7 +451,8 @@ func TestOutPathPull(t *testing.T) {
 	if n := b.bySink(); n != 0 {
 		t.Errorf("%v inline writes", n)
 	}
-	if err := (Config{Backend: b.backend, OutPath: "fast"}).Validate(); err == nil || !strings.Contains(err.Error(), `"fast"`) || !strings.Contains(err.Error(), `"pull"`) {
+	if err := (Config{Backend: b.backend, OutPath: "fast"}).Validate(); err == nil || !strings.Contains(err.Error(),
+		`"fast"`) || !strings.Contains(err.Error(), `"pull"`) {
 		t.Error(err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// keeper wakes streams that have been silent for an interval, so that they write a comment. One ticker serves all streams: a timer, or
-// a context with a deadline, for each token would cost more than the token's write.
+// keeper wakes streams that have been silent for an interval, so that they write a comment. One ticker serves all
+// streams: a timer, or a context with a deadline, for each token would cost more than the token's write.
 type keeper struct {
 	interval time.Duration
 	epoch    time.Time
@@ -23,7 +23,8 @@ type keeper struct {
 
 // newKeeper starts the ticker; interval < 0 = no keep-alive.
 func newKeeper(interval time.Duration) *keeper {
-	k := &keeper{interval: interval, epoch: time.Now(), quit: make(chan struct{}), done: make(chan struct{}), all: make(map[*waiter]struct{})}
+	k := &keeper{interval: interval, epoch: time.Now(), quit: make(chan struct{}), done: make(chan struct{}),
+		all: make(map[*waiter]struct{})}
 	if interval < 0 {
 		close(k.done)
 		return k
@@ -75,8 +76,8 @@ type waiter struct {
 	turn *turn
 }
 
-// turn is the context of one wait. It ends when the request does, and when a keep-alive is due; then the next wait has another, because a
-// context that has ended stays so: what was derived from it may find out late.
+// turn is the context of one wait. It ends when the request does, and when a keep-alive is due; then the next wait has
+// another, because a context that has ended stays so: what was derived from it may find out late.
 type turn struct {
 	context.Context // the request's
 
@@ -126,7 +127,8 @@ func (w *waiter) fire() {
 	t.end()
 }
 
-// again begins the next wait after a keep-alive was due; false when the wait did not end for that, or the request has ended too.
+// again begins the next wait after a keep-alive was due; false when the wait did not end for that, or the request has
+// ended too.
 func (w *waiter) again() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +160,8 @@ func (t *turn) end() {
 	t.after = nil
 }
 
-// AfterFunc has f called, in a goroutine of its own, once the turn has ended. context.AfterFunc uses it; without it that
-// would keep a goroutine for each stream that waits.
+// AfterFunc has f called, in a goroutine of its own, once the turn has ended. context.AfterFunc uses it; without it
+// that would keep a goroutine for each stream that waits.
 func (t *turn) AfterFunc(f func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -121,7 +121,8 @@ func TestStalledClient(t *testing.T) {
 	}
 	defer conn.Close()
 	conn.(*net.TCPConn).SetReadBuffer(4096)
-	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(chatStream), chatStream)
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(chatStream),
+		chatStream)
 	big := step{recs: []string{strings.Repeat("x", 1<<20)}}
 	for done := false; !done; {
 		select {
@@ -136,8 +137,9 @@ func TestStalledClient(t *testing.T) {
 	b.goneOnce()
 }
 
-// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for at least two write timeouts. LANEWAY_SLOW_CLIENT=60s has
-// it take as long. A kernel tells the server of what the client has read in pieces of some hundred KiB, so the slower the client the longer the timeout.
+// TestSlowClientIsNotCut reads a reply that is larger than what the kernel holds, slowly, for at least two write
+// timeouts. LANEWAY_SLOW_CLIENT=60s has it take as long. A kernel tells the server of what the client has read in
+// pieces of some hundred KiB, so the slower the client the longer the timeout.
 func TestSlowClientIsNotCut(t *testing.T) {
 	const size = 16 << 20
 	slow := 2500 * time.Millisecond
@@ -209,7 +211,8 @@ func TestDrain(t *testing.T) {
 		t.Error("ready while draining")
 	}
 	a := b.do("POST", "/v1/chat/completions", chatBody)
-	if _, code, _, _ := errorOf(t, a.body); a.status != 503 || code != "unavailable" || a.header.Get("Retry-After") == "" {
+	if _, code, _, _ := errorOf(t, a.body); a.status != 503 || code != "unavailable" ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	done := make(chan int, 1)
@@ -223,7 +226,8 @@ func TestDrain(t *testing.T) {
 	p.steps <- step{recs: []string{"b"}}
 	p.steps <- step{err: io.EOF}
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(body), `"finish_reason":"length"`) || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+	if err != nil || !strings.Contains(string(body), `"finish_reason":"length"`) || !strings.HasSuffix(string(body),
+		"data: [DONE]\n\n") {
 		t.Errorf("%v: %s", err, body)
 	}
 	select {
@@ -258,7 +262,8 @@ func TestDrainTimeoutCutsWithAnError(t *testing.T) {
 		t.Errorf("cut %d, %v", cut, err)
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(body), `"code":"unavailable"`) || !strings.HasSuffix(string(body), "data: [DONE]\n\n") {
+	if err != nil || !strings.Contains(string(body), `"code":"unavailable"`) || !strings.HasSuffix(string(body),
+		"data: [DONE]\n\n") {
 		t.Errorf("%v: %s", err, body)
 	}
 	if a := <-early; a.status != 503 || a.header.Get("Retry-After") == "" {

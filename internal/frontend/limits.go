@@ -11,15 +11,16 @@ import (
 	"github.com/laneway-ai/laneway/internal/frontend/outpath"
 )
 
-// connsSpare is how many connections past MaxConnections are still answered: they are told why, and closed. What comes past
-// those is closed at once, so that a flood holds a bounded number of descriptors.
+// connsSpare is how many connections past MaxConnections are still answered: they are told why, and closed. What comes
+// past those is closed at once, so that a flood holds a bounded number of descriptors.
 const connsSpare = 256
 
 // headerSlack is what net/http reads of a header past MaxHeaderBytes, so that the answer can be an error object.
 const headerSlack = 256 << 10
 
-// filesSpare is how many of the files that the process may open are not for clients, but a quarter of them at most: lanes, etcd, NATS, the admin
-// port and the watch of the process need some when clients have taken all others. A client that gets one of the upper half is told so.
+// filesSpare is how many of the files that the process may open are not for clients, but a quarter of them at most:
+// lanes, etcd, NATS, the admin port and the watch of the process need some when clients have taken all others. A client
+// that gets one of the upper half is told so.
 const filesSpare = 256
 
 // conns counts the connections to clients.
@@ -32,8 +33,8 @@ type conns struct {
 
 type overKey struct{}
 
-// enter is part of http.Server.ConnContext, which is called once for each connection; state sees its end. The context of a connection that is one too
-// many says why.
+// enter is part of http.Server.ConnContext, which is called once for each connection; state sees its end. The context
+// of a connection that is one too many says why.
 func (k *conns) enter(ctx context.Context, c net.Conn) context.Context {
 	why, far := "", false
 	if n := k.open.Add(1); k.max > 0 && n > int64(k.max) {
@@ -51,8 +52,8 @@ func (k *conns) enter(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, overKey{}, why)
 }
 
-// filesLeft is how many files the process may still open, and how many of them are not for clients. A descriptor is the lowest number that is free, so
-// those below the connection's are taken.
+// filesLeft is how many files the process may still open, and how many of them are not for clients. A descriptor is the
+// lowest number that is free, so those below the connection's are taken.
 func (k *conns) filesLeft(ctx context.Context) (left, spare int64, ok bool) {
 	c := outpath.From(ctx)
 	if c == nil || k.files == nil {
@@ -72,7 +73,8 @@ func (k *conns) state(_ net.Conn, s http.ConnState) {
 	}
 }
 
-// refusal is why a request must not be served, whatever it is; nil when it may. The connection does not outlive the answer.
+// refusal is why a request must not be served, whatever it is; nil when it may. The connection does not outlive the
+// answer.
 func (s *Server) refusal(w http.ResponseWriter, r *http.Request) (e *openai.Error, label string) {
 	if why, over := r.Context().Value(overKey{}).(string); over {
 		w.Header()["Connection"] = []string{"close"}
@@ -80,8 +82,11 @@ func (s *Server) refusal(w http.ResponseWriter, r *http.Request) (e *openai.Erro
 	}
 	if n := headerSize(r); n > s.cfg.MaxHeaderBytes {
 		w.Header()["Connection"] = []string{"close"}
-		return &openai.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Type: openai.TypeInvalidRequest, Code: "header_too_large",
-			Message: fmt.Sprintf("the request's header has %d bytes, at most %d are taken", n, s.cfg.MaxHeaderBytes)}, labelValidation
+		return &openai.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Type: openai.TypeInvalidRequest,
+				Code: "header_too_large",
+				Message: fmt.Sprintf("the request's header has %d bytes, at most %d are taken", n,
+					s.cfg.MaxHeaderBytes)},
+			labelValidation
 	}
 	return nil, ""
 }

@@ -52,11 +52,12 @@ func serveProtocol(t *testing.T, backend *scripted, name string, edit func(*Conf
 	return b
 }
 
-// writeTime is a write timeout for tests that outwait it: so long that a machine under load does not keep a write from being made for it.
+// writeTime is a write timeout for tests that outwait it: so long that a machine under load does not keep a write from
+// being made for it.
 const writeTime = 5 * time.Second
 
-// TestProtocols holds that each protocol brings tokens one by one, without a server-wide write timeout, and that a client that leaves is
-// noticed: over HTTP/2 the connection stays, only its stream is reset.
+// TestProtocols holds that each protocol brings tokens one by one, without a server-wide write timeout, and that a
+// client that leaves is noticed: over HTTP/2 the connection stays, only its stream is reset.
 func TestProtocols(t *testing.T) {
 	for name, how := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +65,8 @@ func TestProtocols(t *testing.T) {
 			p := newPlay(step{recs: []string{"first"}})
 			b := serveProtocol(t, playing(p), name, func(c *Config) { c.WriteTimeout = writeTime })
 			resp, cancel := b.start(chatStream)
-			if resp.ProtoMajor != how.proto || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" ||
+			if resp.ProtoMajor != how.proto || resp.StatusCode != 200 ||
+				resp.Header.Get("Content-Type") != "text/event-stream" ||
 				resp.Header.Get("Cache-Control") != "no-cache" || resp.Header.Get("X-Accel-Buffering") != "no" {
 				t.Fatalf("%s %d %v", resp.Proto, resp.StatusCode, resp.Header)
 			}
@@ -100,7 +102,8 @@ func TestProtocols(t *testing.T) {
 			if n := b.value("laneway_frontend_open_connections"); how.proto == 2 && n != 1 {
 				t.Errorf("%v connections are open after a stream was reset, want 1", n)
 			}
-			// The client's connection is idle once it has taken note of the end of its stream, so it is asked more than once.
+			// The client's connection is idle once it has taken note of the end of its stream, so it is asked more than
+			// once.
 			for end := time.Now().Add(patience); b.value("laneway_frontend_open_connections") != 0; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("the connection is still open")
@@ -126,7 +129,8 @@ func TestLongWaitForTheFirstRecord(t *testing.T) {
 				}
 			}
 			for _, body := range []string{chatBody, chatStream} {
-				if a := b.do("POST", "/v1/chat/completions", body); a.status != 200 || !strings.Contains(a.body, `"content":"a"`) {
+				if a := b.do("POST", "/v1/chat/completions", body); a.status != 200 ||
+					!strings.Contains(a.body, `"content":"a"`) {
 					t.Errorf("%d %s", a.status, a.body)
 				}
 			}
@@ -134,7 +138,8 @@ func TestLongWaitForTheFirstRecord(t *testing.T) {
 	}
 }
 
-// TestStalledHTTP2Stream holds that a client that takes no more of one stream loses that stream only, within the write timeout.
+// TestStalledHTTP2Stream holds that a client that takes no more of one stream loses that stream only, within the write
+// timeout.
 func TestStalledHTTP2Stream(t *testing.T) {
 	stalled, other := newPlay(step{recs: []string{"a"}}), newPlay(step{recs: []string{"a"}})
 	b := serveProtocol(t, &scripted{}, "h2c", func(c *Config) { c.WriteTimeout = writeTime / 2 })
@@ -170,18 +175,22 @@ func TestStalledHTTP2Stream(t *testing.T) {
 func TestOverLimits(t *testing.T) {
 	for name := range protocols {
 		t.Run(name, func(t *testing.T) {
-			b := serveProtocol(t, playing(newPlay(step{err: io.EOF})), name, func(c *Config) { c.MaxHeaderBytes, c.MaxBodyBytes = 4096, 1000 })
+			b := serveProtocol(t, playing(newPlay(step{err: io.EOF})), name,
+				func(c *Config) { c.MaxHeaderBytes, c.MaxBodyBytes = 4096, 1000 })
 			for _, path := range []string{"/v1/chat/completions", "/v1/models"} {
 				a := b.do("POST", path, chatBody, "X-Long", strings.Repeat("x", 5000))
-				if _, code, _, msg := errorOf(t, a.body); a.status != 431 || code != "header_too_large" || !strings.Contains(msg, "4096") {
+				if _, code, _, msg := errorOf(t, a.body); a.status != 431 || code != "header_too_large" ||
+					!strings.Contains(msg, "4096") {
 					t.Errorf("header to %s: %d %s", path, a.status, a.body)
 				}
 			}
 			a := b.do("POST", "/v1/chat/completions", strings.Repeat(" ", 1000)+chatBody)
-			if _, code, _, msg := errorOf(t, a.body); a.status != 413 || code != "body_too_large" || !strings.Contains(msg, "1000") {
+			if _, code, _, msg := errorOf(t, a.body); a.status != 413 || code != "body_too_large" ||
+				!strings.Contains(msg, "1000") {
 				t.Errorf("body: %d %s", a.status, a.body)
 			}
-			if a := b.do("POST", "/v1/chat/completions", chatBody, "X-Long", strings.Repeat("x", 3000)); a.status != 200 {
+			if a := b.do("POST", "/v1/chat/completions", chatBody, "X-Long",
+				strings.Repeat("x", 3000)); a.status != 200 {
 				t.Errorf("within the limits: %d %s", a.status, a.body)
 			}
 			b.untilValue(3, "laneway_frontend_requests_started_total")
@@ -206,7 +215,8 @@ func TestTooManyConnections(t *testing.T) {
 			}
 			b.untilValue(3, "laneway_frontend_open_connections")
 			a := b.do("POST", "/v1/chat/completions", chatBody)
-			if _, code, _, msg := errorOf(t, a.body); a.status != 429 || code != "overload" || !strings.Contains(msg, "3 connections") || a.header.Get("Retry-After") == "" {
+			if _, code, _, msg := errorOf(t, a.body); a.status != 429 || code != "overload" ||
+				!strings.Contains(msg, "3 connections") || a.header.Get("Retry-After") == "" {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 			b.untilValue(3, "laneway_frontend_open_connections") // it was closed
@@ -250,14 +260,17 @@ func TestFloodOfConnections(t *testing.T) {
 	}
 }
 
-// TestSlowHeaders holds that a connection that does not finish its header, or its handshake, is closed in time, and one that is idle too.
+// TestSlowHeaders holds that a connection that does not finish its header, or its handshake, is closed in time, and one
+// that is idle too.
 func TestSlowHeaders(t *testing.T) {
 	for name, begin := range map[string]string{
-		"header": "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n", "nothing": "", "idle": "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
+		"header": "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n", "nothing": "",
+		"idle":    "GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n",
 		"preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, playing(newPlay()), func(c *Config) { c.HeaderTimeout, c.IdleTimeout = 50*time.Millisecond, 50*time.Millisecond })
+			b := serve(t, playing(newPlay()),
+				func(c *Config) { c.HeaderTimeout, c.IdleTimeout = 50*time.Millisecond, 50*time.Millisecond })
 			c, err := net.Dial("tcp", b.addr)
 			if err != nil {
 				t.Fatal(err)
@@ -272,7 +285,8 @@ func TestSlowHeaders(t *testing.T) {
 		})
 	}
 	t.Run("handshake", func(t *testing.T) {
-		b := serveProtocol(t, playing(newPlay()), "h2 over TLS", func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
+		b := serveProtocol(t, playing(newPlay()), "h2 over TLS",
+			func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
 		c, err := net.Dial("tcp", b.addr)
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// TestFailuresAreLoggedWithTheirRequest holds that what a client was told can be found in the log by the id that it was given, and by its own.
+// TestFailuresAreLoggedWithTheirRequest holds that what a client was told can be found in the log by the id that it was
+// given, and by its own.
 func TestFailuresAreLoggedWithTheirRequest(t *testing.T) {
 	var log lines
 	b := serve(t, &scripted{}, func(c *Config) { c.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
@@ -52,7 +53,8 @@ func TestFailuresAreLoggedWithTheirRequest(t *testing.T) {
 				t.Errorf("the call had the id %s: %v", b.backend.lastCall().ID, line)
 			}
 			found++
-			if line["level"] != "WARN" || line["model"] != "m" || line["status"] != 502.0 || line["records"] != records || line["error"] != "worker w-3: lost: cable cut" {
+			if line["level"] != "WARN" || line["model"] != "m" || line["status"] != 502.0 ||
+				line["records"] != records || line["error"] != "worker w-3: lost: cable cut" {
 				t.Errorf("%v", line)
 			}
 		}

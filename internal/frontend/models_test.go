@@ -16,7 +16,8 @@ type counting struct {
 
 func (b *counting) Models() []string { b.asked.Add(1); return b.scripted.Models() }
 
-// TestUnknownModelsDoNotAsk: requests for a model that is not there share one look at the backend, and one that comes is soon found.
+// TestUnknownModelsDoNotAsk: requests for a model that is not there share one look at the backend, and one that comes
+// is soon found.
 func TestUnknownModelsDoNotAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &counting{scripted: scripted{models: []string{"m"}}}
@@ -46,11 +47,13 @@ func TestCompressedBody(t *testing.T) {
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
 		a := b.do("POST", path, "\x1f\x8b\x08 and so on", "Content-Encoding", "gzip")
 		typ, code, _, msg := errorOf(t, a.body)
-		if a.status != 415 || typ != "invalid_request_error" || code != "unsupported_content_encoding" || !strings.Contains(msg, `"gzip"`) {
+		if a.status != 415 || typ != "invalid_request_error" || code != "unsupported_content_encoding" ||
+			!strings.Contains(msg, `"gzip"`) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	if a := b.do("POST", "/v1/chat/completions", chatBody, "Content-Encoding", "identity"); a.status != 500 { // it got as far as the backend
+	// it got as far as the backend
+	if a := b.do("POST", "/v1/chat/completions", chatBody, "Content-Encoding", "identity"); a.status != 500 {
 		t.Errorf("identity: %d %s", a.status, a.body)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// BenchmarkOutPath measures what an event costs this process, from the lane's reader to the kernel, when the
-// request's goroutine is woken for it, when the lane writes it, and when the lane has io_uring write all that a read brought. The clients are another process. Read us/event, which is CPU time: the rate is fixed.
+// BenchmarkOutPath measures what an event costs this process, from the lane's reader to the kernel, when the request's
+// goroutine is woken for it, when the lane writes it, and when the lane has io_uring write all that a read brought. The
+// clients are another process. Read us/event, which is CPU time: the rate is fixed.
 //
 //	go test -run '^$' -bench OutPath -benchtime 50000x -count 3 ./internal/frontend
 func BenchmarkOutPath(b *testing.B) {
@@ -38,15 +39,16 @@ func benchOutPath(b *testing.B, path OutPath) {
 	var mu sync.Mutex
 	var streams []*paced
 	all := make(chan struct{})
-	s, err := New(Config{OutPath: path, Backend: &scripted{models: []string{"m"}, open: func(context.Context, Call) (Stream, error) {
-		p := newPaced()
-		mu.Lock()
-		defer mu.Unlock()
-		if streams = append(streams, p); len(streams) == benchStreams {
-			close(all)
-		}
-		return p, nil
-	}}})
+	s, err := New(Config{OutPath: path, Backend: &scripted{models: []string{"m"},
+		open: func(context.Context, Call) (Stream, error) {
+			p := newPaced()
+			mu.Lock()
+			defer mu.Unlock()
+			if streams = append(streams, p); len(streams) == benchStreams {
+				close(all)
+			}
+			return p, nil
+		}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -104,7 +106,8 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// paced is a SinkStream of the same record again and again, with no cost of its own beyond what the plane has: a lock and a wake.
+// paced is a SinkStream of the same record again and again, with no cost of its own beyond what the plane has: a lock
+// and a wake.
 type paced struct {
 	*play
 	mu     sync.Mutex
@@ -186,8 +189,9 @@ func (p *paced) finish() {
 	p.ended = true
 }
 
-// runClients is the clients' process: it reads until it is killed. It polls, at the records' pace: clients that are woken for each event
-// would have their wakes, on a loopback, charged to the server, and those are the same for all out paths.
+// runClients is the clients' process: it reads until it is killed. It polls, at the records' pace: clients that are
+// woken for each event would have their wakes, on a loopback, charged to the server, and those are the same for all out
+// paths.
 func runClients(addr string) {
 	var fds []int
 	for range benchStreams {
@@ -196,7 +200,8 @@ func runClients(addr string) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(chatStream), chatStream)
+		fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
+			len(chatStream), chatStream)
 		f, err := conn.(*net.TCPConn).File() // a descriptor that the runtime does not watch
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

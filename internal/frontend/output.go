@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/frontend/outpath"
 )
 
-// output writes to a client under a deadline that rolls: it is set again when a write comes a while after it was set, not for each write.
-// The deadlines of a stream of events over HTTP/2 are stall's.
+// output writes to a client under a deadline that rolls: it is set again when a write comes a while after it was set,
+// not for each write. The deadlines of a stream of events over HTTP/2 are stall's.
 type output struct {
 	w       http.ResponseWriter
 	flusher interface{ FlushError() error }
@@ -31,8 +31,8 @@ func (s *Server) newOutput(w http.ResponseWriter) output {
 	return o
 }
 
-// events has the output watch its writes as fits r's protocol, for a stream that may be silent for longer than a write may take. The
-// returned function must be called before the handler returns.
+// events has the output watch its writes as fits r's protocol, for a stream that may be silent for longer than a write
+// may take. The returned function must be called before the handler returns.
 func (o *output) events(r *http.Request) (done func()) {
 	if r.ProtoMajor == 1 {
 		return func() {}
@@ -72,7 +72,8 @@ func (o *output) arm(now time.Time) {
 
 // result counts a client that was too slow, once.
 func (o *output) result(err error) error {
-	if err != nil && !o.counted && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, outpath.ErrFull) || o.watch != nil && o.watch.fired.Load()) {
+	if err != nil && !o.counted && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, outpath.ErrFull) ||
+		o.watch != nil && o.watch.fired.Load()) {
 		o.counted = true
 		o.slow.Inc()
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// buffering passes answers on as nginx does by default: in pieces of 8 KiB or at the end, unless the answer asks not to be held.
+// buffering passes answers on as nginx does by default: in pieces of 8 KiB or at the end, unless the answer asks not to
+// be held.
 func buffering(t *testing.T, to string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out, err := http.NewRequestWithContext(r.Context(), r.Method, to+r.URL.Path, r.Body)
@@ -47,8 +48,8 @@ func buffering(t *testing.T, to string) http.Handler {
 	})
 }
 
-// TestThroughProxies holds that proxies that buffer by default pass each token on before the next one is made: one that goes by the
-// header X-Accel-Buffering, as nginx does, and Go's, which goes by the content's type.
+// TestThroughProxies holds that proxies that buffer by default pass each token on before the next one is made: one that
+// goes by the header X-Accel-Buffering, as nginx does, and Go's, which goes by the content's type.
 func TestThroughProxies(t *testing.T) {
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	for name, proxy := range map[string]func(to string) http.Handler{
@@ -66,7 +67,8 @@ func TestThroughProxies(t *testing.T) {
 			b := serve(t, playing(p), nil)
 			front := httptest.NewServer(proxy(b.url))
 			defer front.Close()
-			resp, err := b.client.Post(front.URL+"/v1/chat/completions", "application/json", strings.NewReader(chatStream))
+			resp, err := b.client.Post(front.URL+"/v1/chat/completions", "application/json",
+				strings.NewReader(chatStream))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/frontend/outpath"
 )
 
-// ErrNoRing is why OutRing cannot be had: the kernel has no io_uring that does what is needed, or does not let it be used.
+// ErrNoRing is why OutRing cannot be had: the kernel has no io_uring that does what is needed, or does not let it be
+// used.
 var ErrNoRing = errors.New("frontend: io_uring cannot be used here")
 
 // chooseOutPath settles what OutAuto is here.

@@ -19,8 +19,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["X-Request-Id"] = []string{id.shown()}
 	now, rc := time.Now(), http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
-		// A connection's write deadline outlives the request that set it, so each request begins with its own. On HTTP/2 it is the
-		// stream's, and would end one that waits for its first token.
+		// A connection's write deadline outlives the request that set it, so each request begins with its own. On
+		// HTTP/2 it is the stream's, and would end one that waits for its first token.
 		_ = rc.SetWriteDeadline(now.Add(s.cfg.WriteTimeout))
 	}
 	if r.ContentLength != 0 { // also for a body that is not read here: net/http reads on in it before it closes
@@ -48,7 +48,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveModels(w, strings.TrimPrefix(path[len(modelsPath):], "/"))
 	default:
 		s.reply(w, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Code: "unknown_url",
-			Message: fmt.Sprintf("no such path: %s (there are /v1/chat/completions, /v1/completions and /v1/models)", clip(path))})
+			Message: fmt.Sprintf("no such path: %s (there are /v1/chat/completions, /v1/completions and /v1/models)",
+				clip(path))})
 	}
 }
 
@@ -62,7 +63,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, id names, k openai
 
 func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, allow string) {
 	w.Header()["Allow"] = []string{allow}
-	s.reply(w, &openai.Error{Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest, Code: "method_not_allowed",
+	s.reply(w, &openai.Error{Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest,
+		Code:    "method_not_allowed",
 		Message: fmt.Sprintf("%s is not allowed on %s, expected %s", clip(r.Method), r.URL.Path, allow)})
 }
 
@@ -76,7 +78,8 @@ func (s *Server) serveModels(w http.ResponseWriter, id string) {
 	case slices.Contains(list, id):
 		*buf = openai.AppendModel(*buf, id, s.start.Unix())
 	default:
-		s.reply(w, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
+		s.reply(w, &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model",
+			Code:    "model_not_found",
 			Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(id))})
 		return
 	}

@@ -71,7 +71,8 @@ type step struct {
 }
 
 func newPlay(steps ...step) *play {
-	p := &play{steps: make(chan step, max(len(steps), 16)), killed: make(chan struct{}), stopped: make(chan struct{}), shut: make(chan struct{}),
+	p := &play{steps: make(chan step, max(len(steps), 16)), killed: make(chan struct{}), stopped: make(chan struct{}),
+		shut:    make(chan struct{}),
 		trailer: `{"finish_reason":"length","prompt_tokens":3,"completion_tokens":%d}`}
 	for _, s := range steps {
 		p.steps <- s
@@ -162,7 +163,8 @@ func serve(t *testing.T, backend *scripted, edit func(*Config)) *bench {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	tr := &http.Transport{}
-	b := &bench{Server: s, t: t, url: "http://" + l.Addr().String(), addr: l.Addr().String(), backend: backend, reg: reg,
+	b := &bench{Server: s, t: t, url: "http://" + l.Addr().String(), addr: l.Addr().String(), backend: backend,
+		reg:    reg,
 		client: &http.Client{Transport: tr, Timeout: 2 * patience}}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
@@ -232,7 +234,8 @@ func (b *bench) do(method, path, body string, header ...string) answer {
 	return answer{resp.StatusCode, resp.Header, created.ReplaceAllString(string(p), `"created":0`)}
 }
 
-// value is the value of a metric: counters, gauges, and a histogram's count. Labels are name, value pairs that must match.
+// value is the value of a metric: counters, gauges, and a histogram's count. Labels are name, value pairs that must
+// match.
 func (b *bench) value(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.reg.Gather()

@@ -27,10 +27,13 @@ func TestStreamsAreByteExact(t *testing.T) {
 				chat + `"choices":[{"index":0,"delta":{"content":" tw\u2028o"},"finish_reason":null}]}` + "\n\n" +
 				chat + `"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}` + "\n\n" +
 				"data: [DONE]\n\n"},
-		{"chat with usage", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a"}],"stream":true,"stream_options":{"include_usage":true}}`,
+		{"chat with usage", "/v1/chat/completions",
+			`{"model":"m","messages":[{"role":"user","content":"a"}],"stream":true,"stream_options":{"include_usage":true}}`,
 			chat + `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` + "\n\n" +
-				chat + `"choices":[{"index":0,"delta":{"content":" on\"e"},"finish_reason":null}],"usage":null}` + "\n\n" +
-				chat + `"choices":[{"index":0,"delta":{"content":" tw\u2028o"},"finish_reason":null}],"usage":null}` + "\n\n" +
+				chat + `"choices":[{"index":0,"delta":{"content":" on\"e"},"finish_reason":null}],"usage":null}` +
+				"\n\n" +
+				chat + `"choices":[{"index":0,"delta":{"content":" tw\u2028o"},"finish_reason":null}],"usage":null}` +
+				"\n\n" +
 				chat + `"choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null}` + "\n\n" +
 				chat + `"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}` + "\n\n" +
 				"data: [DONE]\n\n"},
@@ -48,16 +51,20 @@ func TestStreamsAreByteExact(t *testing.T) {
 			if a.body != c.want {
 				t.Errorf("got\n%s\nwant\n%s", a.body, c.want)
 			}
-			for k, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no",
-				"X-Request-Id": "rid", "X-Laneway-Worker": "w-7", "X-Laneway-Process": "mock-2", "X-Laneway-Lane": "tcp/0", "Content-Length": ""} {
+			for k, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache",
+				"X-Accel-Buffering": "no",
+				"X-Request-Id":      "rid", "X-Laneway-Worker": "w-7", "X-Laneway-Process": "mock-2",
+				"X-Laneway-Lane": "tcp/0", "Content-Length": ""} {
 				if got := a.header.Get(k); got != want {
 					t.Errorf("%s is %q, want %q", k, got, want)
 				}
 			}
 			p.waitFor(t, "closed", p.shut)
 			b.untilValue(1, requests, "model", "m", "request_type", "stream", "status", "200", "error_type", "")
-			for name, want := range map[string]float64{"laneway_frontend_output_tokens_total": 2, "laneway_frontend_time_to_first_token_seconds": 1,
-				"laneway_frontend_inter_token_latency_seconds": 1, "laneway_frontend_request_duration_seconds": 1, "laneway_frontend_inflight_requests": 0,
+			for name, want := range map[string]float64{"laneway_frontend_output_tokens_total": 2,
+				"laneway_frontend_time_to_first_token_seconds": 1,
+				"laneway_frontend_inter_token_latency_seconds": 1, "laneway_frontend_request_duration_seconds": 1,
+				"laneway_frontend_inflight_requests":          0,
 				"laneway_frontend_disconnected_clients_total": 0} {
 				b.untilValue(want, name)
 			}
@@ -67,13 +74,17 @@ func TestStreamsAreByteExact(t *testing.T) {
 
 func TestRepliesAreByteExact(t *testing.T) {
 	for _, c := range []struct{ path, body, want string }{
-		{"/v1/chat/completions", chatBody, `{"id":"chatcmpl-own","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":" on\"e two","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
-		{"/v1/completions", `{"model":"m","prompt":["a b"]}`, `{"id":"cmpl-own","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":" on\"e two","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
+		{"/v1/chat/completions", chatBody,
+			`{"id":"chatcmpl-own","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":" on\"e two","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
+		{"/v1/completions", `{"model":"m","prompt":["a b"]}`,
+			`{"id":"cmpl-own","object":"text_completion","created":0,"model":"m","choices":[{"index":0,"text":" on\"e two","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`},
 	} {
-		b := serve(t, playing(newPlay(step{recs: []string{` on"e`}}, step{recs: []string{" two"}}, step{err: io.EOF})), nil)
+		b := serve(t, playing(newPlay(step{recs: []string{` on"e`}}, step{recs: []string{" two"}}, step{err: io.EOF})),
+			nil)
 		a := b.do("POST", c.path, c.body, "X-Request-Id", "rid")
 		a.body = strings.ReplaceAll(a.body, b.backend.lastCall().ID, "own")
-		if a.status != 200 || a.body != c.want || a.header.Get("Content-Type") != "application/json" || a.header.Get("X-Laneway-Worker") != "w-7" {
+		if a.status != 200 || a.body != c.want || a.header.Get("Content-Type") != "application/json" ||
+			a.header.Get("X-Laneway-Worker") != "w-7" {
 			t.Errorf("%s: %d %v\n got %s\nwant %s", c.path, a.status, a.header, a.body, c.want)
 		}
 		b.untilValue(1, requests, "request_type", "unary", "status", "200")
@@ -83,21 +94,25 @@ func TestRepliesAreByteExact(t *testing.T) {
 func TestWhatTheWorkerGets(t *testing.T) {
 	b := serve(t, &scripted{}, func(c *Config) { c.FirstTokenTimeout, c.InactivityTimeout = time.Minute, time.Second })
 	b.backend.open = func(context.Context, Call) (Stream, error) { return newPlay(step{err: io.EOF}).stream(), nil }
-	b.do("POST", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"a b c"},{"role":"user","content":"d"}],"max_tokens":9,"stop":["x"]}`, "X-Request-Id", "rid:1")
+	b.do("POST", "/v1/chat/completions",
+		`{"model":"m","messages":[{"role":"user","content":"a b c"},{"role":"user","content":"d"}],"max_tokens":9,"stop":["x"]}`, "X-Request-Id", "rid:1")
 	c := b.backend.lastCall()
 	got, err := mockproto.DecodeRequest(c.Payload)
-	want := mockproto.Request{Version: 1, ID: "rid:1", Model: "m", Kind: "chat", PromptTokens: 4, MaxTokens: 9, Stop: []string{"x"}}
+	want := mockproto.Request{Version: 1, ID: "rid:1", Model: "m", Kind: "chat", PromptTokens: 4, MaxTokens: 9,
+		Stop: []string{"x"}}
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("payload %+v (%v), want %+v", got, err, want)
 	}
-	if c.ClientID != "rid:1" || len(c.ID) < 16 || c.Model != "m" || c.FirstRecordTimeout != time.Minute || c.InactivityTimeout != time.Second {
+	if c.ClientID != "rid:1" || len(c.ID) < 16 || c.Model != "m" || c.FirstRecordTimeout != time.Minute ||
+		c.InactivityTimeout != time.Second {
 		t.Errorf("call %+v", c)
 	}
 	seen := map[string]bool{}
 	for _, bad := range []string{"", "a b", "ü", strings.Repeat("x", 129), `a"b`} {
 		a := b.do("POST", "/v1/completions", `{"model":"m","prompt":[1,2]}`, "X-Request-Id", bad)
 		id := a.header.Get("X-Request-Id")
-		if id == bad || len(id) < 16 || seen[id] || b.backend.lastCall().ID != id || b.backend.lastCall().ClientID != "" {
+		if id == bad || len(id) < 16 || seen[id] || b.backend.lastCall().ID != id ||
+			b.backend.lastCall().ClientID != "" {
 			t.Errorf("request id %q became %q (call %q)", bad, id, b.backend.lastCall().ID)
 		}
 		seen[id] = true
@@ -114,7 +129,8 @@ func TestReadyRecordsGoOutInOneWrite(t *testing.T) {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(chatStream), chatStream)
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(chatStream),
+		chatStream)
 	r := bufio.NewReader(conn)
 	for { // headers
 		line, err := r.ReadString('\n')
@@ -195,7 +211,8 @@ func TestKeepAliveComments(t *testing.T) {
 		}
 		rest += sc.Text() + "\n"
 	}
-	if comments < 3 || strings.Count(rest, "data: ") != 5 || !strings.HasSuffix(rest, "data: [DONE]\n\n\n") && !strings.HasSuffix(rest, "data: [DONE]\n\n") {
+	if comments < 3 || strings.Count(rest, "data: ") != 5 || !strings.HasSuffix(rest, "data: [DONE]\n\n\n") &&
+		!strings.HasSuffix(rest, "data: [DONE]\n\n") {
 		t.Errorf("%d comments, events %q", comments, rest)
 	}
 	select {
@@ -220,7 +237,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestConnectionIsUsedAgain holds that a finished stream leaves its connection fit for the next request, long after its write deadline.
+// TestConnectionIsUsedAgain holds that a finished stream leaves its connection fit for the next request, long after its
+// write deadline.
 func TestConnectionIsUsedAgain(t *testing.T) {
 	b := serve(t, &scripted{}, func(c *Config) { c.WriteTimeout = writeTime / 2 })
 	release := make(chan struct{})
@@ -250,7 +268,8 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.id, err)
 		}
-		if dump, err := httputil.DumpResponse(resp, true); err != nil || resp.StatusCode != 200 || resp.Header.Get("X-Request-Id") != c.id {
+		if dump, err := httputil.DumpResponse(resp, true); err != nil || resp.StatusCode != 200 ||
+			resp.Header.Get("X-Request-Id") != c.id {
 			t.Errorf("%s: %v\n%s", c.id, err, dump)
 		}
 	}

@@ -23,9 +23,11 @@ import (
 // Limits that are not worth a setting.
 const (
 	modelsFresh = 250 * time.Millisecond // how long the list of models may be remembered
-	missFresh   = 10 * time.Millisecond  // the same where a new one matters, /v1/models and a model that is not in it: neither may ask for each request
-	cutGrace    = 2 * time.Second        // how long responses that were cut have to say so to their clients
-	// A connection of HTTP/2 that is silent for http2Silence is asked whether it is alive: its streams may wait for tokens for minutes.
+	// the same where a new one matters, /v1/models and a model that is not in it: neither may ask for each request
+	missFresh = 10 * time.Millisecond
+	cutGrace  = 2 * time.Second // how long responses that were cut have to say so to their clients
+	// A connection of HTTP/2 that is silent for http2Silence is asked whether it is alive: its streams may wait for
+	// tokens for minutes.
 	http2Silence = 30 * time.Second
 )
 
@@ -60,7 +62,8 @@ type Server struct {
 	modelsAt time.Time
 }
 
-// New checks cfg, finds the out path and registers the metrics. OutRing where there is none is ErrNoRing. Close must be called.
+// New checks cfg, finds the out path and registers the metrics. OutRing where there is none is ErrNoRing. Close must be
+// called.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -96,7 +99,8 @@ func New(cfg Config) (*Server, error) {
 		},
 		ConnState:   clients.state,
 		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // a peer's doing: TLS to a plain port, resets
+		// a peer's doing: TLS to a plain port, resets
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	s.http.Protocols.SetHTTP1(true)
 	s.http.Protocols.SetHTTP2(!cfg.NoHTTP2)
@@ -159,8 +163,8 @@ func (s *Server) Refuse() {
 	}
 }
 
-// Drain refuses new requests, waits for the open ones until ctx ends, then ends what is left with an error event, closes the listener and
-// all connections. It returns how many responses it had to cut.
+// Drain refuses new requests, waits for the open ones until ctx ends, then ends what is left with an error event,
+// closes the listener and all connections. It returns how many responses it had to cut.
 func (s *Server) Drain(ctx context.Context) (cut int, err error) {
 	s.Refuse()
 	s.http.SetKeepAlivesEnabled(false)
@@ -185,7 +189,8 @@ func (s *Server) Drain(ctx context.Context) (cut int, err error) {
 	return cut, nil
 }
 
-// Close ends everything at once and waits for the requests' goroutines, except those whose client takes no bytes. Idempotent.
+// Close ends everything at once and waits for the requests' goroutines, except those whose client takes no bytes.
+// Idempotent.
 func (s *Server) Close() error {
 	s.Refuse()
 	s.cut(errCut)
@@ -208,7 +213,8 @@ func (s *Server) admit() (e *openai.Error, label string) {
 	case s.draining:
 		e, label = s.unavailable("the frontend is shutting down: try another one")
 	case s.cfg.MaxOpenRequests > 0 && s.open >= s.cfg.MaxOpenRequests:
-		e, label = s.overloaded(fmt.Sprintf("the frontend serves %d requests, as many as it may: try again later", s.open))
+		e, label = s.overloaded(fmt.Sprintf("the frontend serves %d requests, as many as it may: try again later",
+			s.open))
 	default:
 		s.open++
 	}
@@ -246,8 +252,10 @@ func (s *Server) checkModel(model string) (*openai.Error, string) {
 	case len(list) == 0:
 		return s.unavailable("no worker is there yet: try again later")
 	}
-	return &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
-		Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(model))}, labelNotFound
+	return &openai.Error{Status: http.StatusNotFound, Type: openai.TypeInvalidRequest, Param: "model",
+			Code:    "model_not_found",
+			Message: fmt.Sprintf("model %q is not served here: GET /v1/models lists those that are", clip(model))},
+		labelNotFound
 }
 
 // clip shortens what a client sent, for messages and logs.
@@ -260,8 +268,10 @@ func clip(s string) string {
 
 // names are how a request is called.
 type names struct {
-	own    string // this frontend's, unique
-	client string // the client's X-Request-Id, which others may have too; empty when it has none that is fit for headers, logs and payloads
+	own string // this frontend's, unique
+	// the client's X-Request-Id, which others may have too; empty when it has none that is fit for headers, logs and
+	// payloads
+	client string
 }
 
 // shown is the X-Request-Id of the answer.
@@ -276,5 +286,6 @@ func newNames(h http.Header) names {
 }
 
 func badIDRune(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' || r == ':')
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' ||
+		r == ':')
 }

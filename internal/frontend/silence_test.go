@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestLongWaitGetsComments holds that a streamed request that waits for its first record gets status, header and comments meanwhile, and that what comes of it
-// then is told in the stream.
+// TestLongWaitGetsComments holds that a streamed request that waits for its first record gets status, header and
+// comments meanwhile, and that what comes of it then is told in the stream.
 func TestLongWaitGetsComments(t *testing.T) {
 	end := &EndError{End: EndRefused, Code: CodeBusy, Worker: "w-7"}
 	for name := range protocols {
@@ -31,7 +31,8 @@ func TestLongWaitGetsComments(t *testing.T) {
 			{"tokens", nil, []step{{recs: []string{"a", "b"}}, {err: io.EOF}}, 5, `"content":"b"`, "", "200", false},
 			{"nothing", nil, []step{{err: io.EOF}}, 3, `"finish_reason"`, "", "200", false},
 			{"refused", end, nil, 2, `"code":"overload"`, "overload", "429", false},
-			{"failed at its first record", nil, []step{{err: &EndError{End: EndLost}}}, 3, `"code":"lost"`, "lost", "502", false},
+			{"failed at its first record", nil, []step{{err: &EndError{End: EndLost}}}, 3, `"code":"lost"`, "lost",
+				"502", false},
 			{"cut", nil, nil, 2, `"code":"unavailable"`, "unavailable", "503", true},
 		} {
 			t.Run(name+" "+c.name, func(t *testing.T) {
@@ -49,7 +50,8 @@ func TestLongWaitGetsComments(t *testing.T) {
 					return newPlay(c.steps...).stream(), nil
 				}
 				resp, _ := b.start(chatStream)
-				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-cache" ||
+				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" ||
+					resp.Header.Get("Cache-Control") != "no-cache" ||
 					resp.Header.Get("X-Accel-Buffering") != "no" || resp.Header.Get("X-Request-Id") == "" {
 					t.Errorf("%d %v", resp.StatusCode, resp.Header)
 				}
@@ -74,7 +76,8 @@ func TestLongWaitGetsComments(t *testing.T) {
 				close(goOn)
 				rest, err := io.ReadAll(in)
 				text := strings.ReplaceAll(string(rest), ": keep-alive\n", "")
-				if err != nil || strings.Count(text, "data: ") != c.events || !strings.Contains(text, c.has) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+				if err != nil || strings.Count(text, "data: ") != c.events || !strings.Contains(text, c.has) ||
+					!strings.HasSuffix(text, "data: [DONE]\n\n") {
 					t.Errorf("%v: %q, expected %d events with %s", err, text, c.events, c.has)
 				}
 				b.untilValue(1, requests, "status", c.status, "error_type", c.label)
@@ -91,7 +94,8 @@ func TestLongWaitOfAReply(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // twenty intervals
 		return nil, &EndError{End: EndRefused, Code: CodeBusy, Worker: "w-7"}
 	}
-	if a := b.do("POST", "/v1/chat/completions", chatBody); a.status != 429 || strings.Contains(a.body, "keep-alive") || a.header.Get("X-Laneway-Worker") != "w-7" {
+	if a := b.do("POST", "/v1/chat/completions", chatBody); a.status != 429 || strings.Contains(a.body, "keep-alive") ||
+		a.header.Get("X-Laneway-Worker") != "w-7" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 }
@@ -125,7 +129,8 @@ func TestFirstRecordsAndCommentsDoNotMix(t *testing.T) {
 			for range 20 {
 				clients.Go(func() {
 					for range 10 {
-						resp, err := b.client.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(chatStream))
+						resp, err := b.client.Post(b.url+"/v1/chat/completions", "application/json",
+							strings.NewReader(chatStream))
 						if err != nil {
 							t.Error(err)
 							return
@@ -133,7 +138,8 @@ func TestFirstRecordsAndCommentsDoNotMix(t *testing.T) {
 						body, err := io.ReadAll(resp.Body)
 						resp.Body.Close()
 						text := strings.ReplaceAll(string(body), ": keep-alive\n", "")
-						if err != nil || resp.StatusCode != http.StatusOK || strings.Count(text, "data: ") != 5 || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+						if err != nil || resp.StatusCode != http.StatusOK || strings.Count(text, "data: ") != 5 ||
+							!strings.HasSuffix(text, "data: [DONE]\n\n") {
 							t.Errorf("%v %d %q", err, resp.StatusCode, body)
 						}
 					}
@@ -155,9 +161,12 @@ func TestAnswersHaveIDsOfTheirOwn(t *testing.T) {
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
 		for _, stream := range []bool{true, false} {
 			for range 2 {
-				a := b.do("POST", path, fmt.Sprintf(`{"model":"m","prompt":"a","messages":[{"role":"user","content":"a"}],"stream":%t}`, stream), "X-Request-Id", "mine")
+				a := b.do("POST", path,
+					fmt.Sprintf(`{"model":"m","prompt":"a","messages":[{"role":"user","content":"a"}],"stream":%t}`,
+						stream), "X-Request-Id", "mine")
 				c := b.backend.lastCall()
-				if a.header.Get("X-Request-Id") != "mine" || c.ClientID != "mine" || c.ID == "mine" || seen[c.ID] || !strings.Contains(a.body, `cmpl-`+c.ID+`"`) || strings.Contains(a.body, "mine") {
+				if a.header.Get("X-Request-Id") != "mine" || c.ClientID != "mine" || c.ID == "mine" || seen[c.ID] ||
+					!strings.Contains(a.body, `cmpl-`+c.ID+`"`) || strings.Contains(a.body, "mine") {
 					t.Errorf("%v, call %+v: %s", a.header, c, a.body)
 				}
 				seen[c.ID] = true

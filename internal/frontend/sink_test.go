@@ -17,8 +17,8 @@ var asSinks bool
 // asPasses has them be PassStreams.
 var asPasses bool
 
-// sinkPlay is a play that keeps SinkStream's contract as the plane does. What plays it is its lane's reader: a goroutine of its own, or a
-// test that calls deliver.
+// sinkPlay is a play that keeps SinkStream's contract as the plane does. What plays it is its lane's reader: a
+// goroutine of its own, or a test that calls deliver.
 type sinkPlay struct {
 	*play
 	reader sync.WaitGroup
@@ -122,7 +122,8 @@ func (s *sinkPlay) NextBatch(ctx context.Context) ([][]byte, error) {
 			if len(s.ready) > 0 || s.end != nil {
 				recs, end := s.ready, s.end
 				s.ready = nil
-				if len(recs) > 0 && !s.took { // the first go alone, as with the plane; of the others and the end, both must do
+				// the first go alone, as with the plane; of the others and the end, both must do
+				if len(recs) > 0 && !s.took {
 					end, s.took = nil, true
 				}
 				s.mu.Unlock()

@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
-// TestStacksOfOpenResponses holds that a response that waits for its next token has small stacks: the collector halves one of which less than a
-// quarter is in use, so frames that are too large below the wait cost each of 8,192 open responses 8 KiB.
+// TestStacksOfOpenResponses holds that a response that waits for its next token has small stacks: the collector halves
+// one of which less than a quarter is in use, so frames that are too large below the wait cost each of 8,192 open
+// responses 8 KiB.
 func TestStacksOfOpenResponses(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector's frames are larger")
 	}
-	const n, most = 300, 14 << 10 // 8 KiB for the request, 2 to 4 for net/http's reader that waits for the client to leave
+	// 8 KiB for the request, 2 to 4 for net/http's reader that waits for the client to leave
+	const n, most = 300, 14 << 10
 	streams := make(map[string]*sinkPlay, n)
 	for i := range n {
 		streams[fmt.Sprint("r", i)] = started()

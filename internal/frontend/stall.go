@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// stall resets a stream of HTTP/2 whose client leaves a write waiting. A deadline would do it as well, but on HTTP/2 a deadline that
-// passes ends a stream that is merely silent too, and to set and clear one for each event costs two more trips to the connection's
-// goroutine. So one timer a stream looks from time to time whether a write has waited for too long.
+// stall resets a stream of HTTP/2 whose client leaves a write waiting. A deadline would do it as well, but on HTTP/2 a
+// deadline that passes ends a stream that is merely silent too, and to set and clear one for each event costs two more
+// trips to the connection's goroutine. So one timer a stream looks from time to time whether a write has waited for too
+// long.
 type stall struct {
 	limit time.Duration
 	reset func()
@@ -25,7 +26,8 @@ const (
 	over
 )
 
-// watchStall begins to watch; stop must be called. reset may wait and is called at most once, from another goroutine, before stop returns.
+// watchStall begins to watch; stop must be called. reset may wait and is called at most once, from another goroutine,
+// before stop returns.
 func watchStall(limit time.Duration, reset func()) *stall {
 	s := &stall{limit: limit, reset: reset, epoch: time.Now(), done: make(chan struct{})}
 	s.timer = time.AfterFunc(time.Hour, s.look)

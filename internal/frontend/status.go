@@ -25,11 +25,13 @@ const (
 const statusGone = 499
 
 func (s *Server) unavailable(text string) (*openai.Error, string) {
-	return &openai.Error{Status: http.StatusServiceUnavailable, Type: openai.TypeUnavailable, Code: labelUnavailable, Message: text}, labelUnavailable
+	return &openai.Error{Status: http.StatusServiceUnavailable, Type: openai.TypeUnavailable, Code: labelUnavailable,
+		Message: text}, labelUnavailable
 }
 
 func (s *Server) overloaded(text string) (*openai.Error, string) {
-	return &openai.Error{Status: s.cfg.OverloadStatus, Type: openai.TypeOverloaded, Code: labelOverload, Message: text}, labelOverload
+	return &openai.Error{Status: s.cfg.OverloadStatus, Type: openai.TypeOverloaded, Code: labelOverload, Message: text},
+		labelOverload
 }
 
 // failure is what a client gets to see of a response's end, and the metrics' label (the table in the contracts).
@@ -68,7 +70,8 @@ func (s *Server) failure(err error) (*openai.Error, string) {
 			return &openai.Error{Status: http.StatusBadRequest, Type: openai.TypeInvalidRequest, Code: labelValidation,
 				Message: say("the worker could not read the request")}, labelValidation
 		case CodeTooLarge:
-			return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest, Code: labelValidation,
+			return &openai.Error{Status: http.StatusRequestEntityTooLarge, Type: openai.TypeInvalidRequest,
+				Code:    labelValidation,
 				Message: say("the request is too large for the way to the worker")}, labelValidation
 		}
 		return s.unavailable(say("no worker can take the request, try again later"))

@@ -41,8 +41,8 @@ func TestWaitingCostsNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestDerivedContextsOutliveAWait: what was derived from a wait's context may find out that it has ended when the stream waits anew already. It must
-// find why: a context without an error ends the process.
+// TestDerivedContextsOutliveAWait: what was derived from a wait's context may find out that it has ended when the
+// stream waits anew already. It must find why: a context without an error ends the process.
 func TestDerivedContextsOutliveAWait(t *testing.T) {
 	k := newKeeper(time.Hour)
 	defer k.close()

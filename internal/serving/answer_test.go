@@ -227,7 +227,8 @@ func TestTrailersThatDoNotHold(t *testing.T) {
 	if got, err := DecodeTrailer([]byte{99, 0, 1, 7}); err != nil || !reflect.DeepEqual(got, Trailer{}) {
 		t.Errorf("an unknown field: %+v, %v", got, err)
 	}
-	for _, bad := range [][]byte{{1}, {1, 0, 16}, {1, 0, 1, 0}, {1, 0, 17, 17: 0, 19: 0}, {2, 0, 1, 9}, {3, 0, 2, 0, 1}} {
+	for _, bad := range [][]byte{{1}, {1, 0, 16}, {1, 0, 1, 0}, {1, 0, 17, 17: 0, 19: 0}, {2, 0, 1, 9},
+		{3, 0, 2, 0, 1}} {
 		if _, err := DecodeTrailer(bad); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%x: %v", bad, err)
 		}
@@ -259,7 +260,8 @@ func FuzzTrailer(f *testing.F) {
 		if tr.Answer != nil && again.Answer != nil && len(again.Answer.Body) == 0 && len(tr.Answer.Body) > 0 {
 			return // did not fit beside the rest
 		}
-		if !reflect.DeepEqual(tr, again) && !(tr.Answer != nil && len(tr.Answer.Body) == 0 && len(again.Answer.Body) == 0) {
+		if !reflect.DeepEqual(tr, again) && !(tr.Answer != nil && len(tr.Answer.Body) == 0 &&
+			len(again.Answer.Body) == 0) {
 			t.Fatalf("%+v is read again as %+v", tr, again)
 		}
 	})

@@ -83,10 +83,12 @@ func TestObserve(t *testing.T) {
 		prompt, of uint64
 		reasons    string
 	}{
-		{[]string{`{"choices":[{"index":1,"finish_reason":"stop"}]}`, `{"choices":[{"index":0,"finish_reason":"length"}]}`,
+		{[]string{`{"choices":[{"index":1,"finish_reason":"stop"}]}`,
+			`{"choices":[{"index":0,"finish_reason":"length"}]}`,
 			`{"choices":[],"usage": {"prompt_tokens":3,"completion_tokens":4}}`}, 3, 4, "length,stop"},
 		{[]string{`{"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}`,
-			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`}, 9, 5, "end_turn"},
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`}, 9, 5,
+			"end_turn"},
 		{[]string{`{"type":"response.completed","response":{"usage":{"input_tokens":1,"output_tokens":2}}}`}, 1, 2, ""},
 	} {
 		var tr Trailer
@@ -101,7 +103,8 @@ func TestObserve(t *testing.T) {
 	var none Trailer
 	for _, d := range []string{`{"usage":null,"choices":[{"finish_reason": null}]}`, `{"usage":`,
 		`{"usage":{"prompt_tokens":-1}}`,
-		`{"choices":[{"index":1000000000,"finish_reason":"stop"}]}`, `{"choices":[{"index":-1,"finish_reason":"stop"}]}`} {
+		`{"choices":[{"index":1000000000,"finish_reason":"stop"}]}`,
+		`{"choices":[{"index":-1,"finish_reason":"stop"}]}`} {
 		none.Observe([]byte(d))
 	}
 	if none.Usage != nil || len(none.FinishReasons) > 0 {

@@ -105,12 +105,13 @@ func TestBadRecords(t *testing.T) {
 		before [][]byte
 		rec    []byte
 	}{
-		"empty":                    {nil, []byte{}},
-		"unknown kind":             {nil, []byte{9}},
-		"second head":              {nil, appendHead([]byte{byte(KindHead)}, &Head{Status: 200})},
-		"delta of nothing":         {nil, delta(1, 0)},
-		"delta cut":                {[][]byte{event}, []byte{byte(KindDelta), 1}},
-		"delta overflows":          {[][]byte{event}, append([]byte{byte(KindDelta)}, bytes.Repeat([]byte{0xff}, 12)...)},
+		"empty":            {nil, []byte{}},
+		"unknown kind":     {nil, []byte{9}},
+		"second head":      {nil, appendHead([]byte{byte(KindHead)}, &Head{Status: 200})},
+		"delta of nothing": {nil, delta(1, 0)},
+		"delta cut":        {[][]byte{event}, []byte{byte(KindDelta), 1}},
+		"delta overflows": {[][]byte{event}, append([]byte{byte(KindDelta)},
+			bytes.Repeat([]byte{0xff}, 12)...)},
 		"prefix too long":          {[][]byte{event}, delta(11, 0)},
 		"prefix and suffix":        {[][]byte{event}, delta(6, 5)},
 		"suffix wraps":             {[][]byte{event}, delta(1, 1<<64-1)},

@@ -49,7 +49,8 @@ func (r *Request) Validate() error {
 		errs = append(errs, fmt.Errorf("serving: model has %d bytes, expected at most %d", len(r.Model), maxValue))
 	}
 	if !r.placed() {
-		errs = append(errs, fmt.Errorf("serving: model at %d, %d bytes, of a body of %d", r.ModelAt, r.ModelLen, len(r.Body)))
+		errs = append(errs, fmt.Errorf("serving: model at %d, %d bytes, of a body of %d", r.ModelAt, r.ModelLen,
+			len(r.Body)))
 	}
 	return errors.Join(append(errs, checkHeaders(r.Headers))...)
 }

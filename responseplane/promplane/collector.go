@@ -15,8 +15,9 @@ const (
 	dirOut = "out"
 )
 
-// New makes the collector of one Frontend or Worker. stats is its Stats method. transports are those that it was built with; they add what
-// sockets and connections have counted, and may be left out. The collector holds no goroutine and needs no Close; register it once.
+// New makes the collector of one Frontend or Worker. stats is its Stats method. transports are those that it was built
+// with; they add what sockets and connections have counted, and may be left out. The collector holds no goroutine and
+// needs no Close; register it once.
 func New(stats func() responseplane.Stats, transports ...transport.Transport) prometheus.Collector {
 	return &collector{d: newDescs(), stats: stats, transports: transports}
 }
@@ -91,7 +92,8 @@ func (c *collector) collectStreams(out emitter, s responseplane.Stats) {
 	out.gauge(d.buffered, s.BufferedBytes)
 }
 
-// laneKey names a lane in metrics. Two nodes may share a name, for a while even two lives of one process: such lanes are added up.
+// laneKey names a lane in metrics. Two nodes may share a name, for a while even two lives of one process: such lanes
+// are added up.
 type laneKey struct{ plane, peer, lane string }
 
 type laneSum struct {

@@ -6,7 +6,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// emitter makes metrics of numbers. The number of label values always is the one of the description, so nothing here can fail.
+// emitter makes metrics of numbers. The number of label values always is the one of the description, so nothing here
+// can fail.
 type emitter struct{ ch chan<- prometheus.Metric }
 
 func (e emitter) counter(d *prometheus.Desc, v uint64, labels ...string) {
@@ -24,8 +25,8 @@ func (e emitter) counters(d *prometheus.Desc, m map[string]uint64) {
 	}
 }
 
-// perWrite makes a histogram of the plane's buckets of records per write: bucket i holds the writes of up to 2^i records that the one before
-// does not, the last bucket all larger ones.
+// perWrite makes a histogram of the plane's buckets of records per write: bucket i holds the writes of up to 2^i
+// records that the one before does not, the last bucket all larger ones.
 func (e emitter) perWrite(d *prometheus.Desc, s responseplane.Stats) {
 	last := len(s.RecordsPerWrite) - 1
 	buckets := make(map[float64]uint64, last)

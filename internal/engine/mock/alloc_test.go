@@ -14,7 +14,7 @@ type sink struct{ bytes int }
 func (w *sink) TryPut(rec []byte) error          { w.bytes += len(rec); return nil }
 func (w *sink) OnWritable(func())                {}
 func (w *sink) Err() error                       { return nil }
-func (w *sink) StopRequested() bool                   { return false }
+func (w *sink) StopRequested() bool              { return false }
 func (w *sink) PutComplete([]byte) error         { return nil }
 func (w *sink) Fail(responseplane.Failure) error { return nil }
 

@@ -32,8 +32,8 @@ const (
 type Config struct {
 	// Index of this engine and the Count of engines in its process; they place its passes (Phase). Count 0 means 1.
 	Index, Count int
-	// Seed of the process: it draws the times and the failures, and places the process among others. Any value; the same seed gives the same
-	// draws in the order in which requests come.
+	// Seed of the process: it draws the times and the failures, and places the process among others. Any value; the
+	// same seed gives the same draws in the order in which requests come.
 	Seed uint64
 
 	// TimeToFirstToken is the mean time of a prefill. Negative means none; 0 is the default, 20 ms.
@@ -42,14 +42,16 @@ type Config struct {
 	TimeToFirstTokenStdDev time.Duration
 	// InterTokenLatency is the mean interval of passes. Default 200 ms.
 	InterTokenLatency time.Duration
-	// InterTokenLatencyStdDev is its standard deviation, drawn for each pass and kept within 70% of the mean. Default 0.
+	// InterTokenLatencyStdDev is its standard deviation, drawn for each pass and kept within 70% of the mean. Default
+	// 0.
 	InterTokenLatencyStdDev time.Duration
 	// SpeedupRatio divides all four times. Default 1.
 	SpeedupRatio float64
 
 	// MaxNumSeqs is how many requests run at once. Default 256.
 	MaxNumSeqs int
-	// MaxWaitingQueueLength is how many more may wait; the next one is refused. Negative means none; 0 is the default, 1000.
+	// MaxWaitingQueueLength is how many more may wait; the next one is refused. Negative means none; 0 is the default,
+	// 1000.
 	MaxWaitingQueueLength int
 	// OutputTokens is the length of a response to a request that does not say. Default 256, at most MaxOutputTokens.
 	OutputTokens int
@@ -61,24 +63,26 @@ type Config struct {
 	// FailureTypes are the ways in which they fail, with equal shares. Needed when FailureRate is above 0.
 	FailureTypes []FailureType
 
-	// CloseLane and Kill are what FailLane and FailKill do: close a lane of the process, end the process. They are called by the engine's goroutine
-	// and must not block. Each is needed when its type is among FailureTypes.
+	// CloseLane and Kill are what FailLane and FailKill do: close a lane of the process, end the process. They are
+	// called by the engine's goroutine and must not block. Each is needed when its type is among FailureTypes.
 	CloseLane, Kill func()
 
-	// HoldShare is the share of the requests, 0 to 1, that are held back for HoldDelay before they join the waiting queue. A held request takes a
-	// waiting place. Default 0.
+	// HoldShare is the share of the requests, 0 to 1, that are held back for HoldDelay before they join the waiting
+	// queue. A held request takes a waiting place. Default 0.
 	HoldShare float64
-	// HoldDelay is how long such a request is held, at most an hour. SpeedupRatio does not divide it. Needed when HoldShare is above 0.
+	// HoldDelay is how long such a request is held, at most an hour. SpeedupRatio does not divide it. Needed when
+	// HoldShare is above 0.
 	HoldDelay time.Duration
 
-	// Flush is called at the end of each pass that wrote something, by the engine's goroutine. It must not block. Required.
+	// Flush is called at the end of each pass that wrote something, by the engine's goroutine. It must not block.
+	// Required.
 	Flush func()
 	// Observer is told what happens. nil means nobody.
 	Observer Observer
 }
 
-// Observer is told what an engine does. Its methods are called by the engine's goroutine (Refused by that of Submit), must not block and
-// must be safe for concurrent use when engines share one.
+// Observer is told what an engine does. Its methods are called by the engine's goroutine (Refused by that of Submit),
+// must not block and must be safe for concurrent use when engines share one.
 type Observer interface {
 	// FirstToken: a response's first token was written, so long after the request was submitted.
 	FirstToken(after time.Duration)
@@ -116,7 +120,8 @@ func (c Config) withDefaults() Config {
 	if c.SpeedupRatio == 0 {
 		c.SpeedupRatio = 1
 	}
-	for _, d := range []*time.Duration{&c.TimeToFirstToken, &c.TimeToFirstTokenStdDev, &c.InterTokenLatency, &c.InterTokenLatencyStdDev} {
+	for _, d := range []*time.Duration{&c.TimeToFirstToken, &c.TimeToFirstTokenStdDev, &c.InterTokenLatency,
+		&c.InterTokenLatencyStdDev} {
 		*d = time.Duration(float64(*d) / c.SpeedupRatio)
 	}
 	if c.Observer == nil {
@@ -145,9 +150,11 @@ func (c Config) Validate() error {
 		bad("output-tokens is %d, expected 1 to %d", c.OutputTokens, MaxOutputTokens)
 	}
 	if c.TokenBytes != 0 && (c.TokenBytes < tokentext.MinSize || c.TokenBytes > tokentext.MaxSize) {
-		bad("token-bytes is %d, expected 0 (4 to 8 bytes, by token) or %d to %d", c.TokenBytes, tokentext.MinSize, tokentext.MaxSize)
+		bad("token-bytes is %d, expected 0 (4 to 8 bytes, by token) or %d to %d", c.TokenBytes, tokentext.MinSize,
+			tokentext.MaxSize)
 	}
-	if c.SpeedupRatio < 0 || c.SpeedupRatio > 1e6 || (c.SpeedupRatio > 0 && c.SpeedupRatio < 1e-6) || c.SpeedupRatio != c.SpeedupRatio {
+	if c.SpeedupRatio < 0 || c.SpeedupRatio > 1e6 || (c.SpeedupRatio > 0 && c.SpeedupRatio < 1e-6) ||
+		c.SpeedupRatio != c.SpeedupRatio {
 		bad("speedup-ratio is %v, expected above 0 (it divides all times)", c.SpeedupRatio)
 	}
 	for _, d := range []struct {
@@ -166,14 +173,16 @@ func (c Config) Validate() error {
 	}
 	if len(errs) == 0 {
 		if w := c.withDefaults(); w.InterTokenLatency < MinInterTokenLatency {
-			bad("inter-token-latency / speedup-ratio is %v, expected at least %v", w.InterTokenLatency, MinInterTokenLatency)
+			bad("inter-token-latency / speedup-ratio is %v, expected at least %v", w.InterTokenLatency,
+				MinInterTokenLatency)
 		}
 	}
 	if !(c.FailureRate >= 0 && c.FailureRate <= 1) {
 		bad("failure-injection-rate is %v, expected 0 to 1", c.FailureRate)
 	}
 	if c.FailureRate > 0 && len(c.FailureTypes) == 0 {
-		bad("failure-injection-rate is %v but failure-types is empty, expected some of %s", c.FailureRate, strings.Join(FailureTypeNames(), ", "))
+		bad("failure-injection-rate is %v but failure-types is empty, expected some of %s", c.FailureRate,
+			strings.Join(FailureTypeNames(), ", "))
 	}
 	for _, f := range c.FailureTypes {
 		if !slices.Contains(failureTypes, f) {
@@ -192,7 +201,8 @@ func (c Config) Validate() error {
 		bad("hold-delay is %v, expected 0 to %v", c.HoldDelay, maxDuration)
 	}
 	if (c.HoldShare > 0) != (c.HoldDelay > 0) {
-		bad("hold-share is %v and hold-delay %v: one without the other holds nothing, set both", c.HoldShare, c.HoldDelay)
+		bad("hold-share is %v and hold-delay %v: one without the other holds nothing, set both", c.HoldShare,
+			c.HoldDelay)
 	}
 	return errors.Join(errs...)
 }

@@ -61,8 +61,8 @@ func Start(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Submit takes a request whose response goes to w. It returns at once: nil when the request runs or waits, else a *RefusedError, and then w was
-// not touched. The engine is the only user of an accepted request's w.
+// Submit takes a request whose response goes to w. It returns at once: nil when the request runs or waits, else a
+// *RefusedError, and then w was not touched. The engine is the only user of an accepted request's w.
 func (e *Engine) Submit(req mockproto.Request, w Writer) error {
 	s, refused := newSeq(&e.cfg, req, w)
 	if refused == nil {
@@ -86,7 +86,8 @@ func (e *Engine) accept(s *seq) *RefusedError {
 		return &RefusedError{Reason: RefusedDraining, text: "the worker is draining"}
 	}
 	if places := e.cfg.MaxNumSeqs + e.cfg.MaxWaitingQueueLength; e.open >= places {
-		return &RefusedError{Reason: RefusedBusy, text: fmt.Sprintf("all %d running and %d waiting places are taken", e.cfg.MaxNumSeqs, e.cfg.MaxWaitingQueueLength)}
+		return &RefusedError{Reason: RefusedBusy, text: fmt.Sprintf("all %d running and %d waiting places are taken",
+			e.cfg.MaxNumSeqs, e.cfg.MaxWaitingQueueLength)}
 	}
 	if e.cfg.FailureRate > 0 {
 		s.inject, s.failAt = drawFailure(e.failRand, e.cfg.FailureRate, e.cfg.FailureTypes, s.total())

@@ -200,7 +200,8 @@ func TestFullWindowParks(t *testing.T) {
 		time.Sleep(1010 * ms) // a: 20, 200, then full at 400
 		synctest.Wait()
 		if a.count() != 2 || a.now().refused != 1 || b.count() != 6 {
-			t.Fatalf("a has %d tokens and was tried %d times in vain, b has %d; want 2, 1, 6", a.count(), a.now().refused, b.count())
+			t.Fatalf("a has %d tokens and was tried %d times in vain, b has %d; want 2, 1, 6", a.count(),
+				a.now().refused, b.count())
 		}
 		a.makeRoom(2)
 		time.Sleep(time.Second) // 1200, 1400, full at 1600
@@ -254,7 +255,8 @@ func TestNoTurnWhileParked(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if w.now().refused != 1 || len(c.now().late) > 101 || len(c.now().flushes) != 0 {
-			t.Errorf("%d tries, %d passes in 20 s, %d flushes; want 1, 100, 0", w.now().refused, len(c.now().late), len(c.now().flushes))
+			t.Errorf("%d tries, %d passes in 20 s, %d flushes; want 1, 100, 0", w.now().refused, len(c.now().late),
+				len(c.now().flushes))
 		}
 		w.kill()
 		time.Sleep(itl)
@@ -271,7 +273,8 @@ func TestDrain(t *testing.T) {
 			t.Errorf("drain with too little time: %v", err)
 		}
 		var refused *RefusedError
-		if err := e.Submit(req("late", 1), newScript()); !errors.As(err, &refused) || refused.Reason != RefusedDraining {
+		if err := e.Submit(req("late", 1), newScript()); !errors.As(err, &refused) ||
+			refused.Reason != RefusedDraining {
 			t.Errorf("while draining: %v", err)
 		}
 		if err := e.Drain(t.Context()); err != nil {
@@ -306,7 +309,8 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("%d cancelled, want 1", c.now().cancelled)
 		}
 		var refused *RefusedError
-		if err := e.Submit(req("late", 1), newScript()); !errors.As(err, &refused) || refused.Reason != RefusedDraining {
+		if err := e.Submit(req("late", 1), newScript()); !errors.As(err, &refused) ||
+			refused.Reason != RefusedDraining {
 			t.Errorf("after Close: %v", err)
 		}
 		if err := e.Drain(t.Context()); err != nil {
@@ -316,7 +320,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// TestLatePasses: an engine that the machine held up makes one pass, says how late it was and how many it missed, and keeps its time table.
+// TestLatePasses: an engine that the machine held up makes one pass, says how late it was and how many it missed, and
+// keeps its time table.
 func TestLatePasses(t *testing.T) {
 	hold := make(chan struct{})
 	var held bool
@@ -339,7 +344,8 @@ func TestLatePasses(t *testing.T) {
 		close(hold) // 400, 600 and 800 were missed: one pass now, then 1000, 1200
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if _, at := w.tokens(); !slices.Equal(at, []time.Duration{20 * ms, 200 * ms, 870 * ms, 1000 * ms, 1200 * ms, 1400 * ms}) {
+		if _, at := w.tokens(); !slices.Equal(at, []time.Duration{20 * ms, 200 * ms, 870 * ms, 1000 * ms, 1200 * ms,
+			1400 * ms}) {
 			t.Errorf("tokens came at %v", at)
 		}
 		// The first pass is the one at 0, before anything decodes.

@@ -17,9 +17,11 @@ const (
 	FailFail FailureType = "fail"
 	// FailStall: after some tokens nothing comes any more; the request keeps its place until it is cancelled.
 	FailStall FailureType = "stall"
-	// FailTruncate: the response ends as complete after some of its tokens, and its trailer claims all of them. An audit must find it.
+	// FailTruncate: the response ends as complete after some of its tokens, and its trailer claims all of them. An
+	// audit must find it.
 	FailTruncate FailureType = "truncate"
-	// FailLane: after some tokens a lane of the process is closed (Config.CloseLane). The request goes on: its response must survive that.
+	// FailLane: after some tokens a lane of the process is closed (Config.CloseLane). The request goes on: its response
+	// must survive that.
 	FailLane FailureType = "lane"
 	// FailKill: after some tokens the process is killed (Config.Kill), and everything in it.
 	FailKill FailureType = "kill"
@@ -63,8 +65,8 @@ func ParseFailureTypes(s string) ([]FailureType, error) {
 	return out, nil
 }
 
-// drawFailure decides over one request of n records: how it fails ("" for not at all) and after how many records. It draws the same number of
-// random values each time, so that one request's fate does not move the next one's.
+// drawFailure decides over one request of n records: how it fails ("" for not at all) and after how many records. It
+// draws the same number of random values each time, so that one request's fate does not move the next one's.
 func drawFailure(r *rand.Rand, rate float64, types []FailureType, n int) (kind FailureType, after int) {
 	p, k, a := r.Float64(), r.Float64(), r.Float64()
 	if p >= rate || len(types) == 0 || n == 0 {

@@ -69,31 +69,33 @@ func TestInjectedFailures(t *testing.T) {
 
 func TestFailureRate(t *testing.T) {
 	fates := func() (out []string) {
-		run(t, Config{Seed: 5, FailureRate: 0.25, FailureTypes: []FailureType{FailRefuse, FailFail}, MaxNumSeqs: 2000}, func(t *testing.T, e *Engine, c *counts) {
-			var ws []*script
-			for range 1000 {
-				w := newScript()
-				if e.Submit(req("r", 10), w) != nil {
-					out = append(out, "refused")
-					continue
+		run(t, Config{Seed: 5, FailureRate: 0.25, FailureTypes: []FailureType{FailRefuse, FailFail}, MaxNumSeqs: 2000},
+			func(t *testing.T, e *Engine, c *counts) {
+				var ws []*script
+				for range 1000 {
+					w := newScript()
+					if e.Submit(req("r", 10), w) != nil {
+						out = append(out, "refused")
+						continue
+					}
+					ws = append(ws, w)
 				}
-				ws = append(ws, w)
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			for _, w := range ws {
-				if w.now().failed != nil {
-					out = append(out, fmt.Sprint("failed ", w.count()))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				for _, w := range ws {
+					if w.now().failed != nil {
+						out = append(out, fmt.Sprint("failed ", w.count()))
+					}
 				}
-			}
-		})
+			})
 		return out
 	}
 	a, b := fates(), fates()
 	if len(a) < 200 || len(a) > 300 {
 		t.Errorf("%d of 1000 failed at a rate of 0.25", len(a))
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s != "refused" })); n < len(a)/3 || n > 2*len(a)/3 {
+	if n := len(slices.DeleteFunc(slices.Clone(a), func(s string) bool { return s != "refused" })); n < len(a)/3 ||
+		n > 2*len(a)/3 {
 		t.Errorf("%d of %d failures were refusals, want about half", n, len(a))
 	}
 	if !slices.Equal(a, b) {
@@ -175,14 +177,17 @@ func TestStopStrings(t *testing.T) {
 
 func TestConfigComplaints(t *testing.T) {
 	err := Config{
-		Index: 3, Count: 2, MaxNumSeqs: -1, MaxWaitingQueueLength: 1 << 30, OutputTokens: -1, TokenBytes: 3, SpeedupRatio: -1,
+		Index: 3, Count: 2, MaxNumSeqs: -1, MaxWaitingQueueLength: 1 << 30, OutputTokens: -1, TokenBytes: 3,
+		SpeedupRatio:      -1,
 		InterTokenLatency: -1, TimeToFirstToken: 2 * time.Hour, FailureRate: 1.5, FailureTypes: []FailureType{"x"},
 	}.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"Flush", "index 3 of 2", "max-num-seqs is -1", "max-waiting-queue-length", "output-tokens is -1", "token-bytes is 3",
-		"speedup-ratio is -1", "inter-token-latency is -1ns", "time-to-first-token is 2h", "failure-injection-rate is 1.5", `type "x"`} {
+	for _, want := range []string{"Flush", "index 3 of 2", "max-num-seqs is -1", "max-waiting-queue-length",
+		"output-tokens is -1", "token-bytes is 3",
+		"speedup-ratio is -1", "inter-token-latency is -1ns", "time-to-first-token is 2h",
+		"failure-injection-rate is 1.5", `type "x"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}

@@ -46,36 +46,40 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// TestHeldRequests: a held request takes a place, is dropped at the next pass after it was cancelled, and is ended by Close.
+// TestHeldRequests: a held request takes a place, is dropped at the next pass after it was cancelled, and is ended by
+// Close.
 func TestHeldRequests(t *testing.T) {
-	run(t, Config{HoldShare: 1, HoldDelay: time.Hour, MaxNumSeqs: 1, MaxWaitingQueueLength: 2}, func(t *testing.T, e *Engine, c *counts) {
-		a, b := submit(t, e, req("a", 1)), submit(t, e, req("b", 1))
-		last := submit(t, e, req("c", 1))
-		if err := e.Submit(req("d", 1), newScript()); err == nil {
-			t.Error("a fourth request was taken, there are three places")
-		}
-		synctest.Wait()
-		a.kill()
-		time.Sleep(itl)
-		synctest.Wait()
-		if got := c.now(); got.cancelled != 1 || e.Held() != 2 {
-			t.Errorf("%d cancelled, %d held", got.cancelled, e.Held())
-		}
-		b.stop.Store(true)
-		time.Sleep(itl)
-		synctest.Wait()
-		b.wantEnd(t, mockproto.FinishStop, 0)
-		e.Close()
-		if last.now().failed == nil {
-			t.Error("Close did not end the held request")
-		}
-	})
+	run(t, Config{HoldShare: 1, HoldDelay: time.Hour, MaxNumSeqs: 1, MaxWaitingQueueLength: 2},
+		func(t *testing.T, e *Engine, c *counts) {
+			a, b := submit(t, e, req("a", 1)), submit(t, e, req("b", 1))
+			last := submit(t, e, req("c", 1))
+			if err := e.Submit(req("d", 1), newScript()); err == nil {
+				t.Error("a fourth request was taken, there are three places")
+			}
+			synctest.Wait()
+			a.kill()
+			time.Sleep(itl)
+			synctest.Wait()
+			if got := c.now(); got.cancelled != 1 || e.Held() != 2 {
+				t.Errorf("%d cancelled, %d held", got.cancelled, e.Held())
+			}
+			b.stop.Store(true)
+			time.Sleep(itl)
+			synctest.Wait()
+			b.wantEnd(t, mockproto.FinishStop, 0)
+			e.Close()
+			if last.now().failed == nil {
+				t.Error("Close did not end the held request")
+			}
+		})
 }
 
-// TestHostFailures: a failure of a lane or of the process is done by the function that is handed in, and the request goes on.
+// TestHostFailures: a failure of a lane or of the process is done by the function that is handed in, and the request
+// goes on.
 func TestHostFailures(t *testing.T) {
 	lanes, kills := 0, 0
-	cfg := Config{FailureRate: 1, FailureTypes: []FailureType{FailLane}, CloseLane: func() { lanes++ }, Kill: func() { kills++ }}
+	cfg := Config{FailureRate: 1, FailureTypes: []FailureType{FailLane}, CloseLane: func() { lanes++ },
+		Kill: func() { kills++ }}
 	for _, kind := range []FailureType{FailLane, FailKill} {
 		cfg.FailureTypes = []FailureType{kind}
 		run(t, cfg, func(t *testing.T, e *Engine, c *counts) {

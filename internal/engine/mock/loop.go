@@ -237,7 +237,8 @@ func (l *loop) complete(s *seq, reason string, tokens int) {
 }
 
 func (l *loop) fail(s *seq, text string, retryable bool) {
-	if err := s.w.Fail(responseplane.Failure{Code: responseplane.CodeInternal, Text: text, Retryable: retryable}); err != nil {
+	if err := s.w.Fail(responseplane.Failure{Code: responseplane.CodeInternal, Text: text,
+		Retryable: retryable}); err != nil {
 		l.cancelled(s)
 		return
 	}

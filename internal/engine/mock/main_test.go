@@ -177,7 +177,8 @@ func (c *counts) now() observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.observed
-	o.first, o.late, o.flushes, o.refused = slices.Clone(o.first), slices.Clone(o.late), slices.Clone(o.flushes), maps.Clone(o.refused)
+	o.first, o.late, o.flushes, o.refused = slices.Clone(o.first), slices.Clone(o.late), slices.Clone(o.flushes),
+		maps.Clone(o.refused)
 	o.injected = maps.Clone(o.injected)
 	return o
 }

@@ -1,7 +1,7 @@
 package mock
 
-// prefills is a heap of the requests that are being prefilled, by the time when that is done. It is written out because container/heap
-// costs an allocation and two calls through an interface for each step.
+// prefills is a heap of the requests that are being prefilled, by the time when that is done. It is written out because
+// container/heap costs an allocation and two calls through an interface for each step.
 type prefills []*seq
 
 func (h prefills) less(i, j int) bool {

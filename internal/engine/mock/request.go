@@ -14,7 +14,8 @@ type RefuseReason string
 const (
 	RefusedBusy     RefuseReason = "busy"     // running and waiting places are taken
 	RefusedDraining RefuseReason = "draining" // Drain or Close was called
-	RefusedTooLong  RefuseReason = "too_long" // more output than MaxOutputTokens was asked for, or a very long stop string
+	// more output than MaxOutputTokens was asked for, or a very long stop string
+	RefusedTooLong  RefuseReason = "too_long"
 	RefusedInjected RefuseReason = "injected" // FailRefuse; to the frontend it looks like busy
 )
 
@@ -79,7 +80,8 @@ func newSeq(cfg *Config, req mockproto.Request, w Writer) (*seq, *RefusedError) 
 		n, reason = cfg.OutputTokens, mockproto.FinishStop
 	}
 	if n > MaxOutputTokens {
-		return nil, &RefusedError{Reason: RefusedTooLong, text: fmt.Sprintf("max_tokens is %d, this engine makes at most %d", n, MaxOutputTokens)}
+		return nil, &RefusedError{Reason: RefusedTooLong,
+			text: fmt.Sprintf("max_tokens is %d, this engine makes at most %d", n, MaxOutputTokens)}
 	}
 	s := &seq{
 		w: w, gen: tokentext.New(req.ID).WithSize(cfg.TokenBytes),
@@ -87,7 +89,8 @@ func newSeq(cfg *Config, req mockproto.Request, w Writer) (*seq, *RefusedError) 
 	}
 	for _, stop := range req.Stop {
 		if len(stop) > maxStopBytes {
-			return nil, &RefusedError{Reason: RefusedTooLong, text: fmt.Sprintf("a stop string has %d bytes, this engine takes at most %d", len(stop), maxStopBytes)}
+			return nil, &RefusedError{Reason: RefusedTooLong,
+				text: fmt.Sprintf("a stop string has %d bytes, this engine takes at most %d", len(stop), maxStopBytes)}
 		}
 	}
 	if len(req.Stop) > 0 {

@@ -19,9 +19,9 @@ func draw(r *rand.Rand, mean, stdDev time.Duration) time.Duration {
 	return time.Duration(min(max(d, m*(1-spread)), m*(1+spread)))
 }
 
-// Phase is where in the interval of passes those of engine index of count stand, 0 <= Phase < interval. The engines of a process are spread
-// evenly; seed moves them all by less than the distance of two, so that the engines of several processes fall between each other.
-// Consecutive seeds are placed best (golden ratio).
+// Phase is where in the interval of passes those of engine index of count stand, 0 <= Phase < interval. The engines of
+// a process are spread evenly; seed moves them all by less than the distance of two, so that the engines of several
+// processes fall between each other. Consecutive seeds are placed best (golden ratio).
 func Phase(index, count int, seed uint64, interval time.Duration) time.Duration {
 	const phi = 0.6180339887498949
 	_, shift := math.Modf(float64(seed%(1<<20)) * phi)
@@ -36,8 +36,8 @@ type schedule struct {
 	next         time.Time // of the next pass
 }
 
-// newSchedule starts a time table whose passes stand at phase within the intervals of the wall clock, so that processes need not start
-// together to be spread; from there on it follows the monotonic clock.
+// newSchedule starts a time table whose passes stand at phase within the intervals of the wall clock, so that processes
+// need not start together to be spread; from there on it follows the monotonic clock.
 func newSchedule(now time.Time, mean, stdDev, phase time.Duration, r *rand.Rand) schedule {
 	into := time.Duration(now.UnixNano() % int64(mean))
 	s := schedule{mean: mean, stdDev: stdDev, rand: r, next: now.Add(phase - into)}
@@ -55,8 +55,8 @@ func (s *schedule) skipTo(now time.Time) (skipped int) {
 	return skipped
 }
 
-// take is called when the next pass runs at now. It returns how late that is and how many passes were missed in between, and moves the time
-// table to the first pass after now.
+// take is called when the next pass runs at now. It returns how late that is and how many passes were missed in
+// between, and moves the time table to the first pass after now.
 func (s *schedule) take(now time.Time) (late time.Duration, skipped int) {
 	late = now.Sub(s.next)
 	s.next = s.next.Add(draw(s.rand, s.mean, s.stdDev))

@@ -99,7 +99,8 @@ func TestDraw(t *testing.T) {
 func TestSeeds(t *testing.T) {
 	times := func(seed uint64) (at []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := Start(Config{Seed: seed, TimeToFirstTokenStdDev: 10 * ms, InterTokenLatencyStdDev: 40 * ms, Flush: func() {}})
+			e, err := Start(Config{Seed: seed, TimeToFirstTokenStdDev: 10 * ms, InterTokenLatencyStdDev: 40 * ms,
+				Flush: func() {}})
 			if err != nil {
 				t.Fatal(err)
 			}

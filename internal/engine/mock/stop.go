@@ -6,8 +6,9 @@ import (
 	"github.com/laneway-ai/laneway/internal/engine/mock/tokentext"
 )
 
-// cutAtStop finds the first stop string in the text of a response of n tokens: how many whole tokens stand before it, and the part before it
-// of the token in which it begins. The text is known beforehand, so nothing has to be held back while tokens are sent.
+// cutAtStop finds the first stop string in the text of a response of n tokens: how many whole tokens stand before it,
+// and the part before it of the token in which it begins. The text is known beforehand, so nothing has to be held back
+// while tokens are sent.
 func cutAtStop(g tokentext.Gen, n int, stops []string) (whole int, tail string, found bool) {
 	longest := 0
 	for _, s := range stops {
@@ -30,7 +31,8 @@ func cutAtStop(g tokentext.Gen, n int, stops []string) (whole int, tail string, 
 				at = k
 			}
 		}
-		// A longer stop string that begins earlier may still be cut off by the end of the block; only when more text follows can it show.
+		// A longer stop string that begins earlier may still be cut off by the end of the block; only when more text
+		// follows can it show.
 		if at >= 0 && (i == n || at <= len(text)-longest) {
 			k := len(start) - 1
 			for start[k] > at {

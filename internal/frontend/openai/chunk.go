@@ -65,8 +65,9 @@ const (
 	eventEndUsage = ",\"usage\":null}\n\n" // with include_usage, chunks before the usage chunk carry a null
 )
 
-// Chunks appends the server-sent events of one streamed response. Each method appends whole events ("data: ...", blank line) to dst
-// and returns it. It may be copied; its methods do not allocate beyond dst's growth and are safe for concurrent use.
+// Chunks appends the server-sent events of one streamed response. Each method appends whole events ("data: ...", blank
+// line) to dst and returns it. It may be copied; its methods do not allocate beyond dst's growth and are safe for
+// concurrent use.
 type Chunks struct {
 	kind   Kind
 	head   []byte // "data: " and everything up to the choices
@@ -140,7 +141,7 @@ func AppendErrorEvent(dst []byte, e *Error) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// AppendKeepAlive appends a comment, which clients skip and which keeps proxies from closing an idle connection.
-// No blank line follows: it belongs to the event that comes next. openai-go takes a blank line for the end of an event, an empty one too, and
-// fails.
+// AppendKeepAlive appends a comment, which clients skip and which keeps proxies from closing an idle connection. No
+// blank line follows: it belongs to the event that comes next. openai-go takes a blank line for the end of an event, an
+// empty one too, and fails.
 func AppendKeepAlive(dst []byte) []byte { return append(dst, ": keep-alive\n"...) }

@@ -12,8 +12,8 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
-// AppendEscaped appends s as the inside of a JSON string (without the quotes) to dst and returns it. It writes what encoding/json
-// writes with HTML escaping off: U+2028 and U+2029 are escaped, a byte that is no UTF-8 becomes U+FFFD.
+// AppendEscaped appends s as the inside of a JSON string (without the quotes) to dst and returns it. It writes what
+// encoding/json writes with HTML escaping off: U+2028 and U+2029 are escaped, a byte that is no UTF-8 becomes U+FFFD.
 func AppendEscaped[T ~string | ~[]byte](dst []byte, s T) []byte {
 	start := 0
 	for i := 0; i < len(s); {

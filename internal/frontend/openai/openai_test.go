@@ -29,7 +29,8 @@ func TestEscapeLikeEncodingJSON(t *testing.T) {
 		all = append(all, byte(c))
 	}
 	for _, s := range []string{
-		"", "plain", `"quoted" \ back`, "\b\f\n\r\t\x00\x1f\x7f", "<a>&'", "käse 日本 🙂", "a\u2028b\u2029c", "\u2027\u202a",
+		"", "plain", `"quoted" \ back`, "\b\f\n\r\t\x00\x1f\x7f", "<a>&'", "käse 日本 🙂", "a\u2028b\u2029c",
+		"\u2027\u202a",
 		"\xff", "a\xffb", "\xe2\x80", "\xe2\x80\xa8", "\xf0\x9f\x99", "\xed\xa0\x80", "\ufffd", string(all),
 	} {
 		want := encoded(t, s)
@@ -105,7 +106,8 @@ func FuzzParse(f *testing.F) {
 		for _, k := range []Kind{Chat, Completion} {
 			r, err := ParseRequest(k, body)
 			if err != nil {
-				if err.Status != 400 || err.Type != TypeInvalidRequest || err.Message == "" || !json.Valid(err.AppendJSON(nil)) {
+				if err.Status != 400 || err.Type != TypeInvalidRequest || err.Message == "" ||
+					!json.Valid(err.AppendJSON(nil)) {
 					t.Fatalf("%q: %+v", body, err)
 				}
 				continue
@@ -127,11 +129,14 @@ func TestEvents(t *testing.T) {
 		start, text, finish, usages string
 	}{
 		{Chat, false,
-			chatHead + `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n",
+			chatHead + `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` +
+				"\n\n",
 			chatHead + `"choices":[{"index":0,"delta":{"content":"a\nb"},"finish_reason":null}]}` + "\n\n",
 			chatHead + `"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n", ""},
 		{Chat, true,
-			chatHead + `"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` + "\n\n",
+			chatHead +
+				`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` +
+				"\n\n",
 			chatHead + `"choices":[{"index":0,"delta":{"content":"a\nb"},"finish_reason":null}],"usage":null}` + "\n\n",
 			chatHead + `"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}` + "\n\n",
 			chatHead + `"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"},
@@ -139,8 +144,10 @@ func TestEvents(t *testing.T) {
 			complHead + `"choices":[{"index":0,"text":"a\nb","logprobs":null,"finish_reason":null}]}` + "\n\n",
 			complHead + `"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}]}` + "\n\n", ""},
 		{Completion, true, "",
-			complHead + `"choices":[{"index":0,"text":"a\nb","logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n",
-			complHead + `"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null}` + "\n\n",
+			complHead + `"choices":[{"index":0,"text":"a\nb","logprobs":null,"finish_reason":null}],"usage":null}` +
+				"\n\n",
+			complHead + `"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null}` +
+				"\n\n",
 			complHead + `"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}` + "\n\n"},
 	} {
 		h.Kind = c.kind
@@ -167,32 +174,38 @@ func TestReplies(t *testing.T) {
 		b = AppendEscaped(b, "a\"b")
 		return string(AppendReplyEnd(b, h.Kind, "length", Usage{1, 2}))
 	}
-	if got, want := reply(), `{"id":"chatcmpl-r1","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`; got != want {
+	if got, want := reply(),
+		`{"id":"chatcmpl-r1","object":"chat.completion","created":5,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`; got != want {
 		t.Errorf("chat:\n got %s\nwant %s", got, want)
 	}
 	h.Kind = Completion
-	if got, want := reply(), `{"id":"cmpl-r1","object":"text_completion","created":5,"model":"m","choices":[{"index":0,"text":"a\"b","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`; got != want {
+	if got, want := reply(),
+		`{"id":"cmpl-r1","object":"text_completion","created":5,"model":"m","choices":[{"index":0,"text":"a\"b","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`; got != want {
 		t.Errorf("completion:\n got %s\nwant %s", got, want)
 	}
-	if got, want := string(AppendModelList(nil, []string{"a", "b/c"}, 7)), `{"object":"list","data":[{"id":"a","object":"model","created":7,"owned_by":"laneway"},{"id":"b/c","object":"model","created":7,"owned_by":"laneway"}]}`; got != want {
+	if got, want := string(AppendModelList(nil, []string{"a", "b/c"}, 7)),
+		`{"object":"list","data":[{"id":"a","object":"model","created":7,"owned_by":"laneway"},{"id":"b/c","object":"model","created":7,"owned_by":"laneway"}]}`; got != want {
 		t.Errorf("models:\n got %s\nwant %s", got, want)
 	}
 	if got, want := string(AppendModelList(nil, nil, 7)), `{"object":"list","data":[]}`; got != want {
 		t.Errorf("no models: %s", got)
 	}
 	e := Invalid("n", "", "bad \"n\"")
-	if got, want := string(e.AppendJSON(nil)), `{"error":{"message":"bad \"n\"","type":"invalid_request_error","param":"n","code":null}}`; got != want {
+	if got, want := string(e.AppendJSON(nil)),
+		`{"error":{"message":"bad \"n\"","type":"invalid_request_error","param":"n","code":null}}`; got != want {
 		t.Errorf("error:\n got %s\nwant %s", got, want)
 	}
 }
 
 func TestParse(t *testing.T) {
-	r, err := ParseRequest(Chat, []byte(`{"model":"m","messages":[{"role":"system","content":"be  brief"},{"role":"user","content":[{"type":"text","text":"one "},{"type":"text","text":"two\nthree"}]},
+	r, err := ParseRequest(Chat,
+		[]byte(`{"model":"m","messages":[{"role":"system","content":"be  brief"},{"role":"user","content":[{"type":"text","text":"one "},{"type":"text","text":"two\nthree"}]},
 		{"role":"assistant","content":null}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":5,"max_completion_tokens":7,"n":1,"stop":["a","b"],"user":"u","new_field":{"x":[1]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Stream || !r.IncludeUsage || r.MaxTokens != 7 || strings.Join(r.Stop, ",") != "a,b" || r.User != "u" || r.PromptTokens() != 5 || r.Messages[1].Content != "one two\nthree" {
+	if !r.Stream || !r.IncludeUsage || r.MaxTokens != 7 || strings.Join(r.Stop, ",") != "a,b" || r.User != "u" ||
+		r.PromptTokens() != 5 || r.Messages[1].Content != "one two\nthree" {
 		t.Errorf("got %+v, prompt tokens %d", r, r.PromptTokens())
 	}
 	for body, tokens := range map[string]int{
@@ -231,8 +244,10 @@ func TestParseErrors(t *testing.T) {
 		{Chat, `{"model":"m","messages":[]}`, "messages", "messages is missing"},
 		{Chat, `{"model":"m","messages":{}}`, "messages", "expected an array"},
 		{Chat, `{"model":"m","messages":[{"content":"x"}]}`, "messages[0].role", "role is missing"},
-		{Chat, `{"model":"m","messages":[{"role":"user","content":3}]}`, "messages.content", "neither a string nor an array"},
-		{Chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages.content", "image_url"},
+		{Chat, `{"model":"m","messages":[{"role":"user","content":3}]}`, "messages.content",
+			"neither a string nor an array"},
+		{Chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages.content",
+			"image_url"},
 		{Chat, `{"model":"m","messages":[{"role":"user","content":["x"]}]}`, "messages.content", "no object"},
 		{Chat, chat + `"n":2}`, "n", "n is 2"},
 		{Chat, chat + `"n":0}`, "n", "n is 0"},
@@ -261,7 +276,8 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%s: no error", c.body)
 			continue
 		}
-		if err.Param != c.param || !strings.Contains(err.Message, c.words) || err.Status != 400 || err.Type != TypeInvalidRequest {
+		if err.Param != c.param || !strings.Contains(err.Message, c.words) || err.Status != 400 ||
+			err.Type != TypeInvalidRequest {
 			t.Errorf("%s: param %q, %q; want %q, %q", c.body, err.Param, err.Message, c.param, c.words)
 		}
 	}

@@ -52,13 +52,16 @@ func ParseRequest(k Kind, body []byte) (Request, *Error) {
 		return Request{}, badJSON(err)
 	}
 	if w.Model == "" {
-		return Request{}, Invalid("model", "missing_required_parameter", "model is missing: name the model that shall answer")
+		return Request{}, Invalid("model", "missing_required_parameter",
+			"model is missing: name the model that shall answer")
 	}
-	r := Request{Kind: k, Model: w.Model, Stream: w.Stream, IncludeUsage: w.StreamOptions.IncludeUsage, Stop: w.Stop, User: w.User}
+	r := Request{Kind: k, Model: w.Model, Stream: w.Stream, IncludeUsage: w.StreamOptions.IncludeUsage, Stop: w.Stop,
+		User: w.User}
 	switch k {
 	case Chat:
 		if len(w.Messages) == 0 {
-			return Request{}, Invalid("messages", "missing_required_parameter", "messages is missing or empty: send at least one message")
+			return Request{}, Invalid("messages", "missing_required_parameter",
+				"messages is missing or empty: send at least one message")
 		}
 		for i, m := range w.Messages {
 			if m.Role == "" {
@@ -69,12 +72,14 @@ func ParseRequest(k Kind, body []byte) (Request, *Error) {
 		r.Messages = w.Messages
 	default:
 		if w.Prompt == nil {
-			return Request{}, Invalid("prompt", "missing_required_parameter", "prompt is missing: send a string or one array of token ids")
+			return Request{}, Invalid("prompt", "missing_required_parameter",
+				"prompt is missing: send a string or one array of token ids")
 		}
 		r.Prompt = *w.Prompt
 	}
 	if w.N != nil && *w.N != 1 {
-		return Request{}, Invalid("n", "unsupported_value", fmt.Sprintf("n is %d: only 1 answer a request is supported, send several requests", *w.N))
+		return Request{}, Invalid("n", "unsupported_value",
+			fmt.Sprintf("n is %d: only 1 answer a request is supported, send several requests", *w.N))
 	}
 	for _, m := range []struct {
 		name  string
@@ -84,14 +89,16 @@ func ParseRequest(k Kind, body []byte) (Request, *Error) {
 			continue
 		}
 		if *m.value < 1 {
-			return Request{}, Invalid(m.name, "invalid_value", fmt.Sprintf("%s is %d, expected 1 or more", m.name, *m.value))
+			return Request{}, Invalid(m.name, "invalid_value", fmt.Sprintf("%s is %d, expected 1 or more", m.name,
+				*m.value))
 		}
 		r.MaxTokens = *m.value
 	}
 	return r, nil
 }
 
-// PromptTokens is the length of the prompt for an engine that has no tokenizer: a word is a token, a token id is one too.
+// PromptTokens is the length of the prompt for an engine that has no tokenizer: a word is a token, a token id is one
+// too.
 func (r *Request) PromptTokens() int {
 	if r.Kind != Chat {
 		return r.Prompt.tokens()
@@ -112,7 +119,8 @@ func badJSON(err error) *Error {
 		if e.Field == "" {
 			return Invalid("", "invalid_json", fmt.Sprintf("the body is a JSON %s, expected an object", e.Value))
 		}
-		return Invalid(e.Field, "invalid_type", fmt.Sprintf("%s is a JSON %s, expected %s", e.Field, e.Value, jsonName(e)))
+		return Invalid(e.Field, "invalid_type", fmt.Sprintf("%s is a JSON %s, expected %s", e.Field, e.Value,
+			jsonName(e)))
 	}
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return Invalid("", "invalid_json", fmt.Sprintf("the body is not valid JSON: %v at byte %d", e, e.Offset))

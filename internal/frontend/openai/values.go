@@ -14,7 +14,8 @@ type Content string
 // UnmarshalJSON reads any of the forms. Its error is an *Error.
 func (c *Content) UnmarshalJSON(p []byte) error {
 	bad := func(what string) error {
-		return Invalid("messages.content", "invalid_type", "messages.content "+what+": send a string or an array of text parts")
+		return Invalid("messages.content", "invalid_type", "messages.content "+what+
+			": send a string or an array of text parts")
 	}
 	switch kindOf(p) {
 	case 'n':
@@ -56,7 +57,8 @@ func (p *Prompt) tokens() int {
 	return words(p.Text)
 }
 
-// UnmarshalJSON reads a string, an array of one string, an array of token ids, or an array of one such array. Its error is an *Error.
+// UnmarshalJSON reads a string, an array of one string, an array of token ids, or an array of one such array. Its error
+// is an *Error.
 func (p *Prompt) UnmarshalJSON(b []byte) error {
 	bad := func(what string) error {
 		return Invalid("prompt", "invalid_type", "prompt "+what+": send a string or one array of token ids")
@@ -76,7 +78,8 @@ func (p *Prompt) UnmarshalJSON(b []byte) error {
 			return bad("cannot be read")
 		}
 		if len(list) > 1 {
-			return Invalid("prompt", "unsupported_value", fmt.Sprintf("prompt holds %d prompts: only 1 a request is supported, send several requests", len(list)))
+			return Invalid("prompt", "unsupported_value",
+				fmt.Sprintf("prompt holds %d prompts: only 1 a request is supported, send several requests", len(list)))
 		}
 		return p.UnmarshalJSON(list[0])
 	}

@@ -13,8 +13,9 @@ type answer struct {
 	left  func()
 }
 
-// Begin says that an answer is under way until End. When the client leaves before that, or has left already, left is called, once: it must not
-// wait. Closed meanwhile, the connection is reset, so that what has been sent of the answer does not look like all of it.
+// Begin says that an answer is under way until End. When the client leaves before that, or has left already, left is
+// called, once: it must not wait. Closed meanwhile, the connection is reset, so that what has been sent of the answer
+// does not look like all of it.
 func (c *Conn) Begin(left func()) {
 	a := &c.answer
 	a.mu.Lock()

@@ -10,12 +10,14 @@ import (
 const (
 	batchOps   = 256
 	batchArena = 256 << 10
-	// batchMost is how much a batch holds for one connection before it sends: with the write that comes on top it fits Buffer.
+	// batchMost is how much a batch holds for one connection before it sends: with the write that comes on top it fits
+	// Buffer.
 	batchMost = Buffer / 4
 	poolMost  = 64 // batches that are kept
 )
 
-// Batch collects the inline writes to many connections and sends them with one system call. One goroutine at a time uses it:
+// Batch collects the inline writes to many connections and sends them with one system call. One goroutine at a time
+// uses it:
 //
 //	if b.Begin(c) {
 //		for more && b.Room() { write to c, by whatever is over it }
@@ -24,7 +26,8 @@ const (
 //	... other connections ...
 //	b.Finish()
 //
-// From Begin to the end of Finish the batch has the connection: others that write to it or close it wait. Begin itself never waits.
+// From Begin to the end of Finish the batch has the connection: others that write to it or close it wait. Begin itself
+// never waits.
 type Batch struct {
 	pool    *Batches
 	ring    *ring
@@ -46,7 +49,8 @@ type op struct {
 	notify  func()
 }
 
-// Begin takes a connection for writes; false when it cannot be had without waiting, holds bytes, or must not be batched.
+// Begin takes a connection for writes; false when it cannot be had without waiting, holds bytes, or must not be
+// batched.
 func (b *Batch) Begin(c *Conn) bool {
 	if b.bad || c.overTLS.Load() || !c.mu.TryLock() {
 		return false
@@ -107,8 +111,8 @@ func (b *Batch) write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End ends the writes to the connection that was begun. notify is called by Finish, and must not wait, when the client did not take
-// everything or the write failed: see Held and Err.
+// End ends the writes to the connection that was begun. notify is called by Finish, and must not wait, when the client
+// did not take everything or the write failed: see Held and Err.
 func (b *Batch) End(notify func()) {
 	c := b.current
 	c.into.Store(nil)
@@ -171,7 +175,8 @@ func (b *Batch) sent(user uint64, res int32) {
 	if res < 0 {
 		n = 0
 		if errno := syscall.Errno(-res); errno != syscall.EAGAIN && errno != syscall.EINTR {
-			o.conn.fail(&net.OpError{Op: "write", Net: "tcp", Source: o.conn.LocalAddr(), Addr: o.conn.RemoteAddr(), Err: errno})
+			o.conn.fail(&net.OpError{Op: "write", Net: "tcp", Source: o.conn.LocalAddr(), Addr: o.conn.RemoteAddr(),
+				Err: errno})
 			return
 		}
 	}
@@ -217,8 +222,8 @@ func (p *Batches) Get() (*Batch, error) {
 	return b, nil
 }
 
-// Probe says why batches cannot be had or do not work here, nil if they do: it makes one and sends a byte with it. The kernel may lack
-// io_uring or its send, and a sandbox may forbid it.
+// Probe says why batches cannot be had or do not work here, nil if they do: it makes one and sends a byte with it. The
+// kernel may lack io_uring or its send, and a sandbox may forbid it.
 func (p *Batches) Probe() error {
 	b, err := p.Get()
 	if err != nil {

@@ -66,7 +66,8 @@ func TestBatchOfManyConnections(t *testing.T) {
 	b.Finish()
 }
 
-// TestBatchToFullConnection writes until the client's buffers are full: what is left is held, told of once, and comes before later bytes.
+// TestBatchToFullConnection writes until the client's buffers are full: what is left is held, told of once, and comes
+// before later bytes.
 func TestBatchToFullConnection(t *testing.T) {
 	b := batch(t)
 	c, client := pair(t)

@@ -18,8 +18,9 @@ const (
 // ErrFull is the error of a write that would take more than Buffer. The connection cannot be written to any more.
 var ErrFull = errors.New("outpath: the client has not taken its bytes and the buffer is full")
 
-// Conn is a TCP connection whose Write is an ordinary one, or, while Inline, one that does not wait: what the kernel does not take is
-// held until Settle, or until the next ordinary Write, which sends it first. Success of an inline Write means "taken or held".
+// Conn is a TCP connection whose Write is an ordinary one, or, while Inline, one that does not wait: what the kernel
+// does not take is held until Settle, or until the next ordinary Write, which sends it first. Success of an inline
+// Write means "taken or held".
 //
 // All methods may be called concurrently, as with any net.Conn.
 type Conn struct {
@@ -79,7 +80,8 @@ func (c *Conn) Held() int {
 	return len(c.rest)
 }
 
-// Settle sends what is held; it waits for the client as long as the write deadline allows. It must not be called while Inline.
+// Settle sends what is held; it waits for the client as long as the write deadline allows. It must not be called while
+// Inline.
 func (c *Conn) Settle() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +165,8 @@ func (c *Conn) Close() error {
 	return c.tcp.Close()
 }
 
-// tryWrite writes what the kernel takes at once. It asks for the descriptor by Control: by Write, a deadline that has passed since the
-// last write would fail it.
+// tryWrite writes what the kernel takes at once. It asks for the descriptor by Control: by Write, a deadline that has
+// passed since the last write would fail it.
 func (c *Conn) tryWrite(p []byte) (int, error) {
 	c.tryP = p
 	err := c.raw.Control(c.try)

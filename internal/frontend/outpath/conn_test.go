@@ -44,7 +44,8 @@ func pair(t *testing.T) (*Conn, *net.TCPConn) {
 	return server.(*Conn), client.(*net.TCPConn)
 }
 
-// fill writes inline until the client's and the kernel's buffers are full and some bytes are held; it returns what it wrote.
+// fill writes inline until the client's and the kernel's buffers are full and some bytes are held; it returns what it
+// wrote.
 func fill(t *testing.T, c *Conn) []byte {
 	t.Helper()
 	c.tcp.SetWriteBuffer(16 << 10)

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hangups finds out that a client has closed its connection, or its half of it, or has reset it, whatever bytes of it lie unread before that.
-// A read that waits finds out only when nothing lies there. All connections share one epoll instance, which the runtime's own poller
-// watches: no thread waits in it, a connection costs one system call in its life, and a token none.
+// Hangups finds out that a client has closed its connection, or its half of it, or has reset it, whatever bytes of it
+// lie unread before that. A read that waits finds out only when nothing lies there. All connections share one epoll
+// instance, which the runtime's own poller watches: no thread waits in it, a connection costs one system call in its
+// life, and a token none.
 type Hangups struct {
 	epoll *os.File
 	raw   syscall.RawConn
@@ -90,10 +91,14 @@ func (h *Hangups) add(c *Conn) (id uint64) {
 	id = h.last
 	h.all[id] = c
 	h.mu.Unlock()
-	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(id)),
+		Pad: int32(uint32(id >> 32))}
 	added := false
 	_ = h.raw.Control(func(epoll uintptr) { // both descriptors stay open meanwhile
-		_ = c.raw.Control(func(fd uintptr) { added = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd), &event) == nil })
+		_ = c.raw.Control(func(fd uintptr) {
+			added = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd),
+				&event) == nil
+		})
 	})
 	if !added {
 		h.remove(id)

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Listen returns l with its TCP connections replaced by *Conn. Connections of another kind stay as they are: a TLS listener must be put
-// over the result, not under it. hangups watches them; it may be nil.
+// Listen returns l with its TCP connections replaced by *Conn. Connections of another kind stay as they are: a TLS
+// listener must be put over the result, not under it. hangups watches them; it may be nil.
 func Listen(l net.Listener, hangups *Hangups) net.Listener { return listener{l, hangups} }
 
 type listener struct {

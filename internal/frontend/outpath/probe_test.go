@@ -47,7 +47,8 @@ func TestProbeInASandbox(t *testing.T) {
 	}
 	var pool Batches
 	defer pool.Close()
-	if err := pool.Probe(); !errors.Is(err, os.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.ENOSYS) {
+	if err := pool.Probe(); !errors.Is(err, os.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) &&
+		!errors.Is(err, syscall.ENOSYS) {
 		t.Errorf("Probe: %v", err)
 	}
 }

@@ -20,14 +20,14 @@ func newRing(entries uint32) (*ring, error) {
 	return &ring{r}, nil
 }
 
-// send adds a send that does not wait; there is room for as many as the ring has entries. p must not be Go's memory, and stay as it is until submit has
-// returned.
+// send adds a send that does not wait; there is room for as many as the ring has entries. p must not be Go's memory,
+// and stay as it is until submit has returned.
 func (r *ring) send(fd int, p []byte, user uint64) {
 	r.r.Add(uring.Send(fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, user)) // a ring that was closed says so in submit
 }
 
-// submit hands over the n sends that were added and calls done with the result of each. An error means that the ring is unusable; sends
-// that done was not called for may have been made or not.
+// submit hands over the n sends that were added and calls done with the result of each. An error means that the ring is
+// unusable; sends that done was not called for may have been made or not.
 func (r *ring) submit(n int, done func(user uint64, res int32)) error {
 	for reaped := 0; reaped < n; {
 		if err := r.r.Enter(n-reaped, uring.Forever); err != nil {

@@ -32,7 +32,8 @@ func (b Backend) Open(ctx context.Context, c frontend.Call) (frontend.Stream, er
 		ctx, cancel = context.WithTimeout(ctx, b.Timeout)
 		defer cancel()
 	}
-	r, err := b.Frontend.Open(ctx, responseplane.Request{ID: c.ID, ClientID: c.ClientID, Model: c.Model, Payload: c.Payload,
+	r, err := b.Frontend.Open(ctx, responseplane.Request{ID: c.ID, ClientID: c.ClientID, Model: c.Model,
+		Payload:            c.Payload,
 		FirstRecordTimeout: c.FirstRecordTimeout, InactivityTimeout: c.InactivityTimeout, Trace: c.Trace.Open()})
 	if err != nil {
 		return nil, EndError(err)

@@ -13,9 +13,11 @@ import (
 
 // TestEveryEndIsTranslated holds that no kind and no code of the plane gets lost on its way to the HTTP side.
 func TestEveryEndIsTranslated(t *testing.T) {
-	kinds := []responseplane.EndKind{responseplane.EndFailed, responseplane.EndStopped, responseplane.EndKilled, responseplane.EndRefused,
+	kinds := []responseplane.EndKind{responseplane.EndFailed, responseplane.EndStopped, responseplane.EndKilled,
+		responseplane.EndRefused,
 		responseplane.EndDeadline, responseplane.EndLost, responseplane.EndProtocol}
-	codes := []responseplane.Code{responseplane.CodeNone, responseplane.CodeInternal, responseplane.CodeValidation, responseplane.CodeNotFound,
+	codes := []responseplane.Code{responseplane.CodeNone, responseplane.CodeInternal, responseplane.CodeValidation,
+		responseplane.CodeNotFound,
 		responseplane.CodeBusy, responseplane.CodeDraining, responseplane.CodeNoWorker, responseplane.CodeUnsupported,
 		responseplane.CodeBadRequest, responseplane.CodeTooLarge}
 	for _, k := range kinds {
@@ -35,7 +37,8 @@ func TestEveryEndIsTranslated(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if out, ok := errors.AsType[*frontend.EndError](EndError(&responseplane.Error{Kind: 99})); !ok || out.End != frontend.EndProtocol {
+	if out, ok := errors.AsType[*frontend.EndError](EndError(&responseplane.Error{Kind: 99})); !ok ||
+		out.End != frontend.EndProtocol {
 		t.Errorf("an unknown kind became %+v", out)
 	}
 }

@@ -30,7 +30,8 @@ type Comparison struct {
 type Bucket struct {
 	Holders int
 	A, B    []*Run
-	// Blocks is into how many blocks of one side the runs fall, in the order of their starts: 2 when one side ran before the other.
+	// Blocks is into how many blocks of one side the runs fall, in the order of their starts: 2 when one side ran
+	// before the other.
 	Blocks  int
 	Results []Result
 }
@@ -39,7 +40,8 @@ type Bucket struct {
 type Result struct {
 	Metric Metric
 	A, B   Range
-	// Resolved is whether the difference is larger than what the runs of one side differ among themselves; Why says why not.
+	// Resolved is whether the difference is larger than what the runs of one side differ among themselves; Why says why
+	// not.
 	Resolved bool
 	Why      string
 	// Blocky says that the sides did not take turns, so that a drift of the machine may be the difference.
@@ -55,8 +57,9 @@ func (r Result) Difference() (d, share float64) {
 	return d, d / math.Abs(r.A.Median)
 }
 
-// Compare holds the runs of a against those of b, with equal numbers of holders only. A *NotComparableError, beside a comparison without buckets, says why
-// nothing could be held against anything: no two runs with equal holders, a side of several configurations, or sides under different load.
+// Compare holds the runs of a against those of b, with equal numbers of holders only. A *NotComparableError, beside a
+// comparison without buckets, says why nothing could be held against anything: no two runs with equal holders, a side
+// of several configurations, or sides under different load.
 func Compare(ctx context.Context, a, b []string, opts Options) (*Comparison, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return nil, fmt.Errorf("a comparison needs runs on both sides")
@@ -100,9 +103,11 @@ func compare(a, b []*Run, opts Options) (*Comparison, error) {
 	c.A, c.B = sideA[0].Config.Name, sideB[0].Config.Name
 	both := []Config{sideA[0].Config, sideB[0].Config}
 	for _, k := range differing(both) {
-		c.Differ = append(c.Differ, fmt.Sprintf("%s: %s | %s", strings.Replace(k, "env.", "environment ", 1), both[0].value(k), both[1].value(k)))
+		c.Differ = append(c.Differ, fmt.Sprintf("%s: %s | %s", strings.Replace(k, "env.", "environment ", 1),
+			both[0].value(k), both[1].value(k)))
 		if contains(loadKeys, k) && !contains(opts.Across, k) {
-			why = append(why, fmt.Sprintf("the sides are under different load: %s is %s and %s", k, both[0].value(k), both[1].value(k)))
+			why = append(why, fmt.Sprintf("the sides are under different load: %s is %s and %s", k, both[0].value(k),
+				both[1].value(k)))
 		}
 	}
 	if len(why) > 0 {
@@ -110,7 +115,8 @@ func compare(a, b []*Run, opts Options) (*Comparison, error) {
 	}
 	c.bucket(sideA, sideB)
 	if len(c.Buckets) == 0 {
-		return c, &NotComparableError{[]string{fmt.Sprintf("no number of holders occurs on both sides (A: %s; B: %s)", holdersOf(sideA), holdersOf(sideB))}}
+		return c, &NotComparableError{[]string{fmt.Sprintf("no number of holders occurs on both sides (A: %s; B: %s)",
+			holdersOf(sideA), holdersOf(sideB))}}
 	}
 	return c, nil
 }
@@ -166,7 +172,8 @@ func (c *Comparison) bucket(a, b []*Run) {
 	}{{a, byB, "B"}, {b, byA, "A"}} {
 		for _, r := range side.runs {
 			if side.other[r.Holders] == nil {
-				r.Aside = append(r.Aside, fmt.Sprintf("no partner: no run of side %s has %s", side.name, holdersText(r.Holders)))
+				r.Aside = append(r.Aside, fmt.Sprintf("no partner: no run of side %s has %s", side.name,
+					holdersText(r.Holders)))
 				c.SetAside = append(c.SetAside, r)
 			}
 		}
@@ -190,7 +197,8 @@ func (c *Comparison) bucket(a, b []*Run) {
 	}
 }
 
-// resolve applies the rule: at least minRuns a side, ranges that do not overlap, and medians that differ by more than minShare.
+// resolve applies the rule: at least minRuns a side, ranges that do not overlap, and medians that differ by more than
+// minShare.
 func resolve(m Metric, a, b []*Run) Result {
 	r := Result{Metric: m, A: rangeOf(m, a), B: rangeOf(m, b)}
 	_, share := r.Difference()
@@ -204,7 +212,8 @@ func resolve(m Metric, a, b []*Run) Result {
 	case r.A.Min <= r.B.Max && r.B.Min <= r.A.Max:
 		r.Why = "the ranges overlap"
 	case !(math.Abs(share) > minShare):
-		r.Why = fmt.Sprintf("the medians differ by %.1f%%, more than %.0f%% is needed", math.Abs(share)*100, minShare*100)
+		r.Why = fmt.Sprintf("the medians differ by %.1f%%, more than %.0f%% is needed", math.Abs(share)*100,
+			minShare*100)
 	default:
 		r.Resolved = true
 	}
@@ -218,11 +227,15 @@ func (c *Comparison) warn(k Bucket) {
 		if k.Blocks == 2 {
 			how = "all runs of one side ran before the other's"
 		}
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s; a drift of the machine looks like a difference. Interleave them.", holdersText(k.Holders), how))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("%s: %s; a drift of the machine looks like a difference. Interleave them.",
+				holdersText(k.Holders), how))
 	}
 	if n, m := rangeOf(metricErrors, k.A), rangeOf(metricErrors, k.B); n.Max > 0 || m.Max > 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: requests failed (A %s, B %s a run): latencies are the survivors', and what failed waited for nothing", holdersText(k.Holders),
-			n.text(metricErrors), m.text(metricErrors)))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("%s: requests failed (A %s, B %s a run): latencies are the survivors', and what failed "+
+				"waited for nothing", holdersText(k.Holders),
+				n.text(metricErrors), m.text(metricErrors)))
 	}
 	a, b := slices.ContainsFunc(k.A, (*Run).bundled), slices.ContainsFunc(k.B, (*Run).bundled)
 	if a != b {
@@ -230,8 +243,10 @@ func (c *Comparison) warn(k Bucket) {
 		if b {
 			side = "B"
 		}
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: only side %s sends several tokens in a chunk (bundled): its ITL is a mean that no token waited; compare the chunk gaps and the latency.",
-			holdersText(k.Holders), side))
+		c.Warnings = append(c.Warnings,
+			fmt.Sprintf("%s: only side %s sends several tokens in a chunk (bundled): its ITL is a mean that no token "+
+				"waited; compare the chunk gaps and the latency.",
+				holdersText(k.Holders), side))
 	}
 	t := result(k, metricTTFT50)
 	for _, m := range []Metric{metricITL50, metricITL99} {
@@ -243,8 +258,10 @@ func (c *Comparison) warn(k Bucket) {
 			if di > 0 {
 				better = "A"
 			}
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: side %s has the lower %s and the higher TTFT. (Latency - TTFT) / (tokens - 1) gets smaller when the first token comes late: "+
-				"look at the latency.", holdersText(k.Holders), better, m.Name))
+			c.Warnings = append(c.Warnings,
+				fmt.Sprintf("%s: side %s has the lower %s and the higher TTFT. (Latency - TTFT) / (tokens - 1) gets "+
+					"smaller when the first token comes late: "+
+					"look at the latency.", holdersText(k.Holders), better, m.Name))
 		}
 	}
 }

@@ -21,7 +21,8 @@ func (c *Comparison) Resolved() int {
 	return n
 }
 
-// Print writes the comparison: what differs between the sides, a table for each number of holders, and the runs that were set aside.
+// Print writes the comparison: what differs between the sides, a table for each number of holders, and the runs that
+// were set aside.
 func (c *Comparison) Print(w io.Writer) error {
 	var b strings.Builder
 	if len(c.Buckets) > 0 {
@@ -38,25 +39,35 @@ func (c *Comparison) Print(w io.Writer) error {
 	var used []*Run
 	for _, k := range c.Buckets {
 		used = append(append(used, k.A...), k.B...)
-		fmt.Fprintf(&b, "\n%s: %d runs of A (%s), %d of B (%s)\n", holdersText(k.Holders), len(k.A), names(k.A), len(k.B), names(k.B))
+		fmt.Fprintf(&b, "\n%s: %d runs of A (%s), %d of B (%s)\n", holdersText(k.Holders), len(k.A), names(k.A),
+			len(k.B), names(k.B))
 		tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(tw, "  metric\tA\tB\tdifference of medians\tverdict")
 		for _, r := range k.Results {
-			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", header(r.Metric), r.A.text(r.Metric), r.B.text(r.Metric), r.difference(), r.verdict())
+			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", header(r.Metric), r.A.text(r.Metric), r.B.text(r.Metric),
+				r.difference(), r.verdict())
 		}
 		if err := tw.Flush(); err != nil {
 			return err
 		}
-		b.WriteString("  errors: A " + rangeOf(metricErrors, k.A).text(metricErrors) + ", B " + rangeOf(metricErrors, k.B).text(metricErrors))
-		b.WriteString("; drops: A " + rangeOf(metricDrops, k.A).text(metricDrops) + ", B " + rangeOf(metricDrops, k.B).text(metricDrops) + "\n")
+		b.WriteString("  errors: A " + rangeOf(metricErrors, k.A).text(metricErrors) + ", B " +
+			rangeOf(metricErrors, k.B).text(metricErrors))
+		b.WriteString("; drops: A " + rangeOf(metricDrops, k.A).text(metricDrops) + ", B " +
+			rangeOf(metricDrops, k.B).text(metricDrops) + "\n")
 	}
 	if len(c.Buckets) > 0 {
-		fmt.Fprintf(&b, "\nResolved: at least %d runs a side, ranges that do not overlap, medians more than %.0f%% apart.\n", minRuns, minShare*100)
+		fmt.Fprintf(&b,
+			"\nResolved: at least %d runs a side, ranges that do not overlap, medians more than %.0f%% apart.\n",
+			minRuns, minShare*100)
 		for _, k := range c.Buckets {
 			if min(len(k.A), len(k.B)) >= minRuns {
 				n := chance(len(k.A), len(k.B))
-				fmt.Fprintf(&b, "%s: with %d and %d runs of the same thing, chance alone keeps the ranges of one metric apart in 1 of %.0f comparisons, and those of any of the %d in at most\n"+
-					"1 of %.0f. Repeat what matters, or make more runs.\n", holdersText(k.Holders), len(k.A), len(k.B), n, len(k.Results), n/float64(len(k.Results)))
+				fmt.Fprintf(&b,
+					"%s: with %d and %d runs of the same thing, chance alone keeps the ranges of one metric apart in "+
+						"1 of %.0f comparisons, and those of any of the %d in at most\n"+
+						"1 of %.0f. Repeat what matters, or make more runs.\n", holdersText(k.Holders), len(k.A),
+					len(k.B),
+					n, len(k.Results), n/float64(len(k.Results)))
 			}
 		}
 		if c.Resolved() == 0 {
@@ -72,8 +83,9 @@ func (c *Comparison) Print(w io.Writer) error {
 	return err
 }
 
-// chance says in 1 of how many comparisons the ranges of a and b runs of the same thing do not overlap: the runs, in the order of their values, must be
-// all of one side and then all of the other, which is 2 of all ways to choose a of a + b.
+// chance says in 1 of how many comparisons the ranges of a and b runs of the same thing do not overlap: the runs, in
+// the order of their values, must be all of one side and then all of the other, which is 2 of all ways to choose a of a
+// + b.
 func chance(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {

@@ -53,7 +53,8 @@ func metricOf(t *testing.T, c *Comparison, name string) Result {
 func TestSameThingIsNotResolved(t *testing.T) {
 	dir := t.TempDir()
 	c, out := mustCompare(t, side(t, dir, "a", 5, runtest.Spec{}), side(t, dir, "b", 5, runtest.Spec{}), Options{})
-	if c.Resolved() != 0 || !strings.Contains(out, "cannot resolve any difference") || !strings.Contains(out, "No setting that run.json holds differs") || len(c.Warnings) != 0 {
+	if c.Resolved() != 0 || !strings.Contains(out, "cannot resolve any difference") ||
+		!strings.Contains(out, "No setting that run.json holds differs") || len(c.Warnings) != 0 {
 		t.Errorf("%d resolved, warnings %v\n%s", c.Resolved(), c.Warnings, out)
 	}
 }
@@ -61,7 +62,8 @@ func TestSameThingIsNotResolved(t *testing.T) {
 func TestAddedLatencyIsResolved(t *testing.T) {
 	dir := t.TempDir()
 	a := side(t, dir, "a", 5, runtest.Spec{First: held(2)})
-	b := side(t, dir, "b", 5, runtest.Spec{First: held(2), ITL: 22 * ms, Config: map[string]any{"inter_token_latency": "22ms"}})
+	b := side(t, dir, "b", 5, runtest.Spec{First: held(2), ITL: 22 * ms,
+		Config: map[string]any{"inter_token_latency": "22ms"}})
 	c, out := mustCompare(t, a, b, Options{})
 	for _, name := range []string{"ITL p50", "ITL p99"} {
 		r := metricOf(t, c, name)
@@ -75,7 +77,8 @@ func TestAddedLatencyIsResolved(t *testing.T) {
 	if metricOf(t, c, "TTFT p50").Resolved || metricOf(t, c, "frontend CPU").Resolved {
 		t.Errorf("what was not changed is resolved:\n%s", out)
 	}
-	if len(c.Buckets) != 1 || c.Buckets[0].Holders != 2 || !strings.Contains(out, "resolved: B is worse, by ") || !strings.Contains(out, "inter_token_latency: not said | 22ms") ||
+	if len(c.Buckets) != 1 || c.Buckets[0].Holders != 2 || !strings.Contains(out, "resolved: B is worse, by ") ||
+		!strings.Contains(out, "inter_token_latency: not said | 22ms") ||
 		!strings.Contains(out, "2 holders: 5 runs of A (a-1, a-2, a-3, a-4, a-5), 5 of B") {
 		t.Error(out)
 	}
@@ -84,7 +87,8 @@ func TestAddedLatencyIsResolved(t *testing.T) {
 		t.Error(out)
 	}
 	// With four runs on a side nothing is resolved, however large.
-	if c, out = mustCompare(t, a, b[:4], Options{}); c.Resolved() != 0 || !strings.Contains(out, "cannot resolve: 5 and 4 runs, at least 5 a side are needed") {
+	if c, out = mustCompare(t, a, b[:4], Options{}); c.Resolved() != 0 ||
+		!strings.Contains(out, "cannot resolve: 5 and 4 runs, at least 5 a side are needed") {
 		t.Errorf("%d resolved\n%s", c.Resolved(), out)
 	}
 }
@@ -136,11 +140,13 @@ func TestUnequalHoldersAreRefused(t *testing.T) {
 	a1, b2 := side(t, dir, "a", 5, runtest.Spec{First: held(1)}), side(t, dir, "b", 5, runtest.Spec{First: held(2)})
 	c, err := Compare(t.Context(), a1, b2, Options{})
 	var none *NotComparableError
-	if !errors.As(err, &none) || len(c.Buckets) != 0 || !strings.Contains(err.Error(), "no number of holders occurs on both sides") || len(c.SetAside) != 10 {
+	if !errors.As(err, &none) || len(c.Buckets) != 0 || !strings.Contains(err.Error(),
+		"no number of holders occurs on both sides") || len(c.SetAside) != 10 {
 		t.Fatalf("%v, %d buckets", err, len(c.Buckets))
 	}
 	out := printed(t, func(w *bytes.Buffer) error { return c.Print(w) })
-	if strings.Contains(out, "resolve") || !strings.Contains(out, "a-1 (1 holder): no partner: no run of side B has 1 holder") {
+	if strings.Contains(out, "resolve") ||
+		!strings.Contains(out, "a-1 (1 holder): no partner: no run of side B has 1 holder") {
 		t.Errorf("printed:\n%s", out)
 	}
 	// Where some are equal, those are compared and the others are listed.
@@ -172,7 +178,8 @@ func TestWhatDoesNotCompare(t *testing.T) {
 		{a, nameless, Options{}, "all 1 runs of side B were set aside"},
 	} {
 		got, err := Compare(t.Context(), c.a, c.b, c.opts)
-		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &none) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.As(err, &none) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v - %v: %v, want %q", c.a, c.b, err, c.want)
 		}
 		if c.want != "" && got.Resolved() > 0 {
@@ -180,7 +187,8 @@ func TestWhatDoesNotCompare(t *testing.T) {
 		}
 	}
 	var in *InputError
-	if _, err := Compare(t.Context(), a, a[:1], Options{}); !errors.As(err, &in) || !strings.Contains(err.Error(), "holds the same run") {
+	if _, err := Compare(t.Context(), a, a[:1], Options{}); !errors.As(err, &in) || !strings.Contains(err.Error(),
+		"holds the same run") {
 		t.Errorf("a run on both sides: %v", err)
 	}
 	if _, err := Compare(t.Context(), a, []string{filepath.Join(dir, "no")}, Options{}); !errors.As(err, &in) {
@@ -201,9 +209,12 @@ func TestWarnings(t *testing.T) {
 		opts Options
 		want string
 	}{
-		{"bsurvive", runtest.Spec{Row: fail(8)}, Options{MaxErrorRate: .05}, "requests failed (A 0, B 8 a run): latencies are the survivors'"},
-		{"bflatter", runtest.Spec{First: slow(60 * ms), ITL: 16 * ms}, Options{}, "side B has the lower ITL p50 and the higher TTFT"},
-		{"bbundled", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkBundled) }}, Options{}, "only side B sends several tokens in a chunk (bundled)"},
+		{"bsurvive", runtest.Spec{Row: fail(8)}, Options{MaxErrorRate: .05},
+			"requests failed (A 0, B 8 a run): latencies are the survivors'"},
+		{"bflatter", runtest.Spec{First: slow(60 * ms), ITL: 16 * ms}, Options{},
+			"side B has the lower ITL p50 and the higher TTFT"},
+		{"bbundled", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkBundled) }}, Options{},
+			"only side B sends several tokens in a chunk (bundled)"},
 		{"later", runtest.Spec{Run: func(r *report.Run) {
 			at, _ := time.Parse(time.RFC3339, r.StartedAt)
 			r.StartedAt = report.Stamp(at.Add(time.Hour))
@@ -211,14 +222,17 @@ func TestWarnings(t *testing.T) {
 	} {
 		b := side(t, dir, c.name, 5, c.spec)
 		got, out := mustCompare(t, a, b, c.opts)
-		if s := strings.Join(got.Warnings, "\n"); !strings.Contains(s, c.want) || !strings.Contains(out, "WARNING: 0 holders: ") {
+		if s := strings.Join(got.Warnings, "\n"); !strings.Contains(s, c.want) ||
+			!strings.Contains(out, "WARNING: 0 holders: ") {
 			t.Errorf("%s: %q, want %q", c.name, s, c.want)
 		}
 	}
-	if _, out := mustCompare(t, a, side(t, dir, "bgaps", 5, runtest.Spec{Run: func(r *report.Run) { // as a row's ITL says nothing then
+	// as a row's ITL says nothing then
+	if _, out := mustCompare(t, a, side(t, dir, "bgaps", 5, runtest.Spec{Run: func(r *report.Run) {
 		r.Mark(report.MarkBundled)
 		r.Steady.ICL = &report.Dist{P50: 77, P99: 91}
-	}}), Options{}); !strings.Contains(out, "chunk gap p50 (ms)") || !strings.Contains(out, "77.0") || !strings.Contains(out, "91.0") {
+	}}), Options{}); !strings.Contains(out, "chunk gap p50 (ms)") || !strings.Contains(out, "77.0") ||
+		!strings.Contains(out, "91.0") {
 		t.Errorf("no chunk gaps beside ITL:\n%s", out)
 	}
 	faster := side(t, dir, "bfaster", 5, runtest.Spec{ITL: 16 * ms})
@@ -228,7 +242,9 @@ func TestWarnings(t *testing.T) {
 	host := side(t, dir, "bhost", 5, runtest.Spec{Run: func(r *report.Run) {
 		r.Environment.RmemMax, r.Environment.Revision = report.Ptr(int64(8<<20)), "def"
 	}})
-	if c, out := mustCompare(t, a, host, Options{}); len(c.Differ) != 2 || !strings.Contains(out, "environment rmem_max: 212992 | 8388608") || !strings.Contains(out, "environment revision: abc | def") {
+	if c, out := mustCompare(t, a, host, Options{}); len(c.Differ) != 2 ||
+		!strings.Contains(out, "environment rmem_max: 212992 | 8388608") ||
+		!strings.Contains(out, "environment revision: abc | def") {
 		t.Errorf("what differs between the hosts: %v", c.Differ)
 	}
 }

@@ -18,8 +18,8 @@ type Config struct {
 	Name string
 }
 
-// incidental are settings that differ between runs of one configuration: where things are and how they are shown. What is judged afterwards
-// (thresholds) changes no number.
+// incidental are settings that differ between runs of one configuration: where things are and how they are shown. What
+// is judged afterwards (thresholds) changes no number.
 var incidental = []string{
 	"advertise_addr", "artifact_dir", "bin_dir", "bind_addr",
 	"client_fallback", // why client is what it is
@@ -32,7 +32,8 @@ var incidental = []string{
 
 // loadKeys are the settings that change the load itself. Sides that differ in them measured different things.
 var loadKeys = []string{
-	"arrival_pattern", "concurrency", "concurrency_ramp_duration", "isl", "osl", "request_rate", "steady_after", "workers", "worker_processes",
+	"arrival_pattern", "concurrency", "concurrency_ramp_duration", "isl", "osl", "request_rate", "steady_after",
+	"workers", "worker_processes",
 }
 
 func configOf(r *report.Run) Config {

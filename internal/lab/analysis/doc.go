@@ -1,6 +1,7 @@
-// Package analysis compares load runs. It reads run directories, computes their figures and holders again from the rows, sets aside the runs whose
-// numbers may not be used, and puts the others into one table line for each configuration and number of holders: ranges, because a few runs have no
-// meaningful average. Compare holds two sides against each other, equal numbers of holders only, and says when it cannot tell.
+// Package analysis compares load runs. It reads run directories, computes their figures and holders again from the
+// rows, sets aside the runs whose numbers may not be used, and puts the others into one table line for each
+// configuration and number of holders: ranges, because a few runs have no meaningful average. Compare holds two sides
+// against each other, equal numbers of holders only, and says when it cannot tell.
 package analysis
 
 import (
@@ -19,13 +20,16 @@ const (
 
 // Options says how runs are judged. The zero value is the default.
 type Options struct {
-	// Window is where rates and latencies are taken from: WindowSteady (the default) or WindowRaw. A run without that window is set aside.
+	// Window is where rates and latencies are taken from: WindowSteady (the default) or WindowRaw. A run without that
+	// window is set aside.
 	Window string
-	// Allow lists marks that do not set a run aside: report.MarkNotSteady, MarkClientLimited, MarkPartial. No mark allows a run without proof of transit.
+	// Allow lists marks that do not set a run aside: report.MarkNotSteady, MarkClientLimited, MarkPartial. No mark
+	// allows a run without proof of transit.
 	Allow []string
 	// MaxErrorRate is the share of failed requests, 0 to 1, above which a run is set aside. Default 0.
 	MaxErrorRate float64
-	// Across lists settings (keys of run.json's config) in which the two sides of a comparison may differ although they change the load.
+	// Across lists settings (keys of run.json's config) in which the two sides of a comparison may differ although they
+	// change the load.
 	Across []string
 }
 
@@ -49,7 +53,8 @@ func (o Options) Validate() error {
 	}
 	for _, m := range o.Allow {
 		if !contains(Allowable(), m) {
-			errs = append(errs, fmt.Errorf("the mark %q cannot be allowed: use one of %s", m, strings.Join(Allowable(), ", ")))
+			errs = append(errs, fmt.Errorf("the mark %q cannot be allowed: use one of %s", m,
+				strings.Join(Allowable(), ", ")))
 		}
 	}
 	if !(o.MaxErrorRate >= 0 && o.MaxErrorRate <= 1) {

@@ -17,7 +17,8 @@ func (r *Run) judge(opts Options, raw, chosen *report.Window) {
 	}
 	var err error
 	if r.Started, err = time.Parse(time.RFC3339, rep.StartedAt); err != nil {
-		aside("started_at is %q, not a time with an offset (like 2026-01-02T15:04:05+01:00): nothing can be lined up with it", rep.StartedAt)
+		aside("started_at is %q, not a time with an offset (like 2026-01-02T15:04:05+01:00): nothing can be lined up "+
+			"with it", rep.StartedAt)
 	}
 	for _, m := range rep.Marks {
 		switch {
@@ -34,7 +35,8 @@ func (r *Run) judge(opts Options, raw, chosen *report.Window) {
 		aside("no proof of transit: %s", why)
 	}
 	if share := float64(r.Bad.Count) / float64(max(1, r.Bad.Count+r.Rows)); share > maxBadShare {
-		aside("%d of %d rows cannot be read (%v): what is left is not the run", r.Bad.Count, r.Bad.Count+r.Rows, r.Bad.First[0])
+		aside("%d of %d rows cannot be read (%v): what is left is not the run", r.Bad.Count, r.Bad.Count+r.Rows,
+			r.Bad.First[0])
 	} else if r.Bad.Count > 0 {
 		r.note("%d bad rows of %d left out: %v", r.Bad.Count, r.Bad.Count+r.Rows, r.Bad.First[0])
 	}
@@ -72,7 +74,8 @@ func (r *Run) use(opts Options, w *report.Window) {
 		from = r.Report.Steady
 	}
 	w.ICL = from.ICL
-	w.FrontendCPU, w.WorkerCPU, w.LoadgenCPU, w.MachineBusy = from.FrontendCPU, from.WorkerCPU, from.LoadgenCPU, from.MachineBusy
+	w.FrontendCPU, w.WorkerCPU, w.LoadgenCPU, w.MachineBusy = from.FrontendCPU, from.WorkerCPU, from.LoadgenCPU,
+		from.MachineBusy
 	r.Window = w
 }
 

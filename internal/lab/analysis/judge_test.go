@@ -22,24 +22,38 @@ func TestSetAside(t *testing.T) {
 		want string // "" = the run is used
 	}{
 		{"a good run", runtest.Spec{}, Options{}, ""},
-		{"wrong tokens", runtest.Spec{Row: func(i int, r *report.Row) { r.Wrong = i / 399 }}, Options{}, "1 wrong tokens"},
-		{"no proof of transit, marked", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNoProof) }}, Options{}, "no proof of transit"},
-		{"another plane carried it", runtest.Spec{Run: func(r *report.Run) { r.Plane.PlaneRecords = map[string]int64{"tcp": 6400} }}, Options{},
+		{"wrong tokens", runtest.Spec{Row: func(i int, r *report.Row) { r.Wrong = i / 399 }}, Options{},
+			"1 wrong tokens"},
+		{"no proof of transit, marked", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNoProof) }},
+			Options{}, "no proof of transit"},
+		{"another plane carried it",
+			runtest.Spec{Run: func(r *report.Run) { r.Plane.PlaneRecords = map[string]int64{"tcp": 6400} }}, Options{},
 			"no proof of transit: the plane quic carried 0 records, the requests have 6400 tokens"},
-		{"both planes carried something", runtest.Spec{Run: func(r *report.Run) { r.Plane.PlaneRecords["tcp"] = 3 }}, Options{}, "the plane tcp carried 3 records in a run over quic"},
-		{"not steady", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNotSteady) }}, Options{}, "marked not steady"},
-		{"not steady, allowed", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNotSteady) }}, Options{Allow: []string{report.MarkNotSteady}}, ""},
-		{"client-limited", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkClientLimited) }}, Options{}, "marked client-limited"},
+		{"both planes carried something", runtest.Spec{Run: func(r *report.Run) { r.Plane.PlaneRecords["tcp"] = 3 }},
+			Options{}, "the plane tcp carried 3 records in a run over quic"},
+		{"not steady", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNotSteady) }}, Options{},
+			"marked not steady"},
+		{"not steady, allowed", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkNotSteady) }},
+			Options{Allow: []string{report.MarkNotSteady}}, ""},
+		{"client-limited", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkClientLimited) }}, Options{},
+			"marked client-limited"},
 		{"partial", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkPartial) }}, Options{}, "marked partial"},
-		{"machine-limited is said, not set aside", runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkMachineLimited) }}, Options{}, ""},
-		{"errors", runtest.Spec{Row: fail(4)}, Options{}, "4 of 400 requests failed: error rate 0.01, at most 0 is allowed"},
+		{"machine-limited is said, not set aside",
+			runtest.Spec{Run: func(r *report.Run) { r.Mark(report.MarkMachineLimited) }}, Options{}, ""},
+		{"errors", runtest.Spec{Row: fail(4)}, Options{},
+			"4 of 400 requests failed: error rate 0.01, at most 0 is allowed"},
 		{"errors, allowed", runtest.Spec{Row: fail(4)}, Options{MaxErrorRate: .01}, ""},
-		{"all began at once", runtest.Spec{Every: ms}, Options{}, "no request completed in the steady window: what there is may be the opening burst"},
+		{"all began at once", runtest.Spec{Every: ms}, Options{},
+			"no request completed in the steady window: what there is may be the opening burst"},
 		{"all began at once, raw asked for", runtest.Spec{Every: ms}, Options{Window: WindowRaw}, ""},
-		{"local time", runtest.Spec{Run: func(r *report.Run) { r.StartedAt = "2026-01-02T03:04:05" }}, Options{}, `started_at is "2026-01-02T03:04:05", not a time with an offset`},
-		{"a figure that the rows deny", runtest.Spec{Run: func(r *report.Run) { r.Steady.TTFT.P99 *= 2 }}, Options{}, "run.json says TTFT p99 of the steady window"},
-		{"a count that the rows deny", runtest.Spec{Run: func(r *report.Run) { r.Raw.Requests++ }}, Options{}, "run.json counts 401 complete and 0 failed requests in the raw window, requests.jsonl 400 and 0"},
-		{"nothing measured", runtest.Spec{Row: func(_ int, r *report.Row) { r.Phase = report.PhaseWarmup }}, Options{}, "no request ended"},
+		{"local time", runtest.Spec{Run: func(r *report.Run) { r.StartedAt = "2026-01-02T03:04:05" }}, Options{},
+			`started_at is "2026-01-02T03:04:05", not a time with an offset`},
+		{"a figure that the rows deny", runtest.Spec{Run: func(r *report.Run) { r.Steady.TTFT.P99 *= 2 }}, Options{},
+			"run.json says TTFT p99 of the steady window"},
+		{"a count that the rows deny", runtest.Spec{Run: func(r *report.Run) { r.Raw.Requests++ }}, Options{},
+			"run.json counts 401 complete and 0 failed requests in the raw window, requests.jsonl 400 and 0"},
+		{"nothing measured", runtest.Spec{Row: func(_ int, r *report.Row) { r.Phase = report.PhaseWarmup }}, Options{},
+			"no request ended"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.spec.ID = "x"
@@ -54,7 +68,8 @@ func TestSetAside(t *testing.T) {
 				if !errors.As(err, &none) || len(tab.Lines) != 0 {
 					t.Errorf("a table of nothing: %v, %d lines", err, len(tab.Lines))
 				}
-				if out := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) }); !strings.Contains(out, "Set aside: 1\n") || !strings.Contains(out, c.want) {
+				if out := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) }); !strings.Contains(out,
+					"Set aside: 1\n") || !strings.Contains(out, c.want) {
 					t.Errorf("the reason is not printed:\n%s", out)
 				}
 			} else if err != nil || len(tab.Lines) != 1 {
@@ -68,7 +83,8 @@ func TestSetAside(t *testing.T) {
 func fail(n int) func(int, *report.Row) {
 	return func(i int, r *report.Row) {
 		if i < n {
-			r.Ended, r.ErrorType, r.Status, r.First, r.Last, r.OutputTokens = report.EndFailed, "overloaded_error", 503, report.Absent, report.Absent, report.Absent
+			r.Ended, r.ErrorType, r.Status, r.First, r.Last, r.OutputTokens = report.EndFailed, "overloaded_error", 503,
+				report.Absent, report.Absent, report.Absent
 		}
 	}
 }
@@ -106,7 +122,8 @@ func TestOneBadRowIsOneBadRow(t *testing.T) {
 		t.Errorf("four spoilt rows of 400: %d bad, %v", r.Bad.Count, r.Aside)
 	}
 	spoil(5)
-	if r := load1(t, at, Options{}); len(r.Aside) != 1 || !strings.Contains(r.Aside[0], "5 of 400 rows cannot be read") {
+	if r := load1(t, at, Options{}); len(r.Aside) != 1 || !strings.Contains(r.Aside[0],
+		"5 of 400 rows cannot be read") {
 		t.Errorf("five spoilt rows of 400: %v", r.Aside)
 	}
 }
@@ -119,7 +136,8 @@ func TestRunThatWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	tab := analyze(t, Options{}, dir)
-	if len(tab.Lines) != 1 || len(tab.SetAside) != 1 || !strings.Contains(tab.SetAside[0].Aside[0], "the load generator did not end its run") {
+	if len(tab.Lines) != 1 || len(tab.SetAside) != 1 || !strings.Contains(tab.SetAside[0].Aside[0],
+		"the load generator did not end its run") {
 		t.Errorf("%d lines, set aside %v", len(tab.Lines), tab.SetAside)
 	}
 }
@@ -157,7 +175,8 @@ func TestBadInput(t *testing.T) {
 		}
 	}
 	if err := (Options{Window: "warm", Allow: []string{report.MarkNoProof}, MaxErrorRate: 2}).Validate(); err == nil ||
-		!strings.Contains(err.Error(), `"warm"`) || !strings.Contains(err.Error(), report.MarkNoProof) || !strings.Contains(err.Error(), "2 is not between") {
+		!strings.Contains(err.Error(), `"warm"`) || !strings.Contains(err.Error(), report.MarkNoProof) ||
+		!strings.Contains(err.Error(), "2 is not between") {
 		t.Errorf("options: %v", err)
 	}
 }
@@ -167,8 +186,10 @@ func TestTableReads(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	for i, s := range []runtest.Spec{
-		{ID: "tcp-1", Plane: "tcp", First: held(2), CPU: 9.5}, {ID: "quic-1", First: held(2), CPU: 12.25}, {ID: "quic-2", First: held(2), CPU: 12.5},
-		{ID: "quic-3", First: held(2), CPU: 14, Config: map[string]any{"lanes": 4}}, {ID: "tcp-2", Plane: "tcp", First: held(4)},
+		{ID: "tcp-1", Plane: "tcp", First: held(2), CPU: 9.5}, {ID: "quic-1", First: held(2), CPU: 12.25},
+		{ID: "quic-2", First: held(2), CPU: 12.5},
+		{ID: "quic-3", First: held(2), CPU: 14, Config: map[string]any{"lanes": 4}},
+		{ID: "tcp-2", Plane: "tcp", First: held(4)},
 	} {
 		s.Started, s.Seed = at.Add(time.Duration(i)*time.Minute), uint64(i)
 		write(t, dir, s)
@@ -176,9 +197,12 @@ func TestTableReads(t *testing.T) {
 	tab := analyze(t, Options{}, dir)
 	out := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) })
 	for _, want := range []string{
-		"configuration  holders  by the reference  runs  requests/s  TTFT p50 (ms)  TTFT p99 (ms)  ITL p99 (ms)  frontend CPU (ms/request)  drops  errors",
-		"quic, lanes 1        2                 2     2", "12.2-12.5      7       0", "quic, lanes 4        2                 2     1", "9.50      -       0",
-		"Ranges over the runs, no averages.", "  quic, lanes 1, 2 holders: quic-1, quic-2\n", "  lanes: 1 (quic, lanes 1); 4 (quic, lanes 4); 1 (tcp)\n",
+		"configuration  holders  by the reference  runs  requests/s  TTFT p50 (ms)  TTFT p99 (ms)  ITL p99 (ms)  " +
+			"frontend CPU (ms/request)  drops  errors",
+		"quic, lanes 1        2                 2     2", "12.2-12.5      7       0",
+		"quic, lanes 4        2                 2     1", "9.50      -       0",
+		"Ranges over the runs, no averages.", "  quic, lanes 1, 2 holders: quic-1, quic-2\n",
+		"  lanes: 1 (quic, lanes 1); 4 (quic, lanes 4); 1 (tcp)\n",
 		"Set aside: 1\n", "tcp-2 (4 holders): no partner: no run of another configuration has 4 holders\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -197,7 +221,8 @@ func TestTableReads(t *testing.T) {
 		r.Steady.ICL = &report.Dist{P50: 33, P99: 44}
 	}})
 	tab = analyze(t, Options{}, dir)
-	if s := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) }); !strings.Contains(s, "ITL p99 (ms)  chunk gap p50 (ms)  chunk gap p99 (ms)  frontend CPU") ||
+	if s := printed(t, func(b *bytes.Buffer) error { return tab.Print(b) }); !strings.Contains(s,
+		"ITL p99 (ms)  chunk gap p50 (ms)  chunk gap p99 (ms)  frontend CPU") ||
 		!strings.Contains(s, "marked bundled: usage counts over 10% more tokens") {
 		t.Errorf("no chunk gaps beside ITL:\n%s", s)
 	}

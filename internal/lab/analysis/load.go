@@ -20,8 +20,8 @@ type Run struct {
 	// Report is run.json. It is nil for a run whose load generator was killed before it wrote one.
 	Report  *report.Run
 	Started time.Time
-	// Window holds the rates, latencies and counts of the chosen window, computed from the rows; CPU figures are run.json's. It is nil when the run
-	// has no such window.
+	// Window holds the rates, latencies and counts of the chosen window, computed from the rows; CPU figures are
+	// run.json's. It is nil when the run has no such window.
 	Window *report.Window
 	// Holders and Reference are counted from the rows; -1 when the responses do not name their worker process.
 	Holders, Reference int
@@ -40,8 +40,9 @@ type Run struct {
 // maxBadShare is the share of rows past which what is left is no longer the run.
 const maxBadShare = 0.01
 
-// Load reads run directories, in order. A folder without a run of its own stands for all runs right below it. An error means that the input is wrong: a
-// folder that is no run, a run.json that cannot be read, or a run given twice. Runs that were read but may not be used are returned, with Aside set.
+// Load reads run directories, in order. A folder without a run of its own stands for all runs right below it. An error
+// means that the input is wrong: a folder that is no run, a run.json that cannot be read, or a run given twice. Runs
+// that were read but may not be used are returned, with Aside set.
 func Load(ctx context.Context, dirs []string, opts Options) ([]*Run, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -99,7 +100,10 @@ func expand(dirs []string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, &InputError{dir, fmt.Errorf("it holds no %s and no run directories: give the folder that loadgen or cluster wrote", report.RunFile)}
+			return nil,
+				&InputError{dir,
+					fmt.Errorf("it holds no %s and no run directories: give the folder that loadgen or cluster wrote",
+						report.RunFile)}
 		}
 	}
 	return out, nil
@@ -135,7 +139,8 @@ func load(dir string, opts Options) (*Run, error) {
 	return r, nil
 }
 
-// scan reads the rows once and computes the raw and the chosen window (the same when raw is chosen, nil when run.json has none) and the holders.
+// scan reads the rows once and computes the raw and the chosen window (the same when raw is chosen, nil when run.json
+// has none) and the holders.
 func (r *Run) scan(opts Options) (raw, chosen *report.Window, err error) {
 	sums := make([]*report.Summary, 0, 2)
 	if w := r.Report.Raw; w != nil {
@@ -189,15 +194,20 @@ func (r *Run) checkMetric(itl float64) {
 	}
 	report.MarkHolders(own, itl)
 	if n, _ := report.CountHolders(own); n != r.Holders {
-		r.Notes = append(r.Notes, fmt.Sprintf("the rows show %d holders, the workers' own metric %d: what kept the answers back is not (only) in the workers", r.Holders, n))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("the rows show %d holders, the workers' own metric %d: what kept the answers back is not "+
+				"(only) in the workers", r.Holders, n))
 	}
 }
 
-// disagreement says where run.json and the rows differ, "" when they do not. Rows that could not be read may be missing from any count.
+// disagreement says where run.json and the rows differ, "" when they do not. Rows that could not be read may be missing
+// from any count.
 func disagreement(which string, file, rows *report.Window, bad int) string {
 	near := func(a, b int) bool { return a >= b && a-b <= bad }
-	if !near(file.Requests, rows.Requests) || !near(file.Errors, rows.Errors) || file.Requests+file.Errors > rows.Requests+rows.Errors+bad {
-		return fmt.Sprintf("%s counts %d complete and %d failed requests in the %s window, %s %d and %d", report.RunFile, file.Requests, file.Errors, which, report.RowsFile,
+	if !near(file.Requests, rows.Requests) || !near(file.Errors, rows.Errors) || file.Requests+
+		file.Errors > rows.Requests+rows.Errors+bad {
+		return fmt.Sprintf("%s counts %d complete and %d failed requests in the %s window, %s %d and %d",
+			report.RunFile, file.Requests, file.Errors, which, report.RowsFile,
 			rows.Requests, rows.Errors)
 	}
 	if bad > 0 {
@@ -208,7 +218,8 @@ func disagreement(which string, file, rows *report.Window, bad int) string {
 		a, b *report.Dist
 	}{{"TTFT", file.TTFT, rows.TTFT}, {"ITL", file.ITL, rows.ITL}} {
 		if (d.a == nil) != (d.b == nil) {
-			return fmt.Sprintf("%s and %s do not agree on whether there is a %s in the %s window", report.RunFile, report.RowsFile, d.name, which)
+			return fmt.Sprintf("%s and %s do not agree on whether there is a %s in the %s window", report.RunFile,
+				report.RowsFile, d.name, which)
 		}
 		if d.a == nil {
 			continue
@@ -218,7 +229,8 @@ func disagreement(which string, file, rows *report.Window, bad int) string {
 			a, b float64
 		}{{"p50", d.a.P50, d.b.P50}, {"p99", d.a.P99, d.b.P99}} {
 			if math.Abs(q.a-q.b) > 1e-6*math.Abs(q.b)+1e-6 {
-				return fmt.Sprintf("%s says %s %s of the %s window is %.6g ms, from %s it is %.6g ms", report.RunFile, d.name, q.name, which, q.a, report.RowsFile, q.b)
+				return fmt.Sprintf("%s says %s %s of the %s window is %.6g ms, from %s it is %.6g ms", report.RunFile,
+					d.name, q.name, which, q.a, report.RowsFile, q.b)
 			}
 		}
 	}

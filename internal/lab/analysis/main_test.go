@@ -87,7 +87,8 @@ func TestHoldersAreFoundFromRows(t *testing.T) {
 		t.Fatalf("%d lines, %d set aside", len(tab.Lines), len(tab.SetAside))
 	}
 	for i, l := range tab.Lines { // by holders, then by plane
-		if l.Holders != []int{0, 0, 1, 1, 2, 2, 4, 4}[i] || l.Config != []string{"quic", "tcp"}[i%2] || len(l.Runs) != 1 {
+		if l.Holders != []int{0, 0, 1, 1, 2, 2, 4, 4}[i] || l.Config != []string{"quic", "tcp"}[i%2] ||
+			len(l.Runs) != 1 {
 			t.Errorf("line %d: %s with %d holders, %d runs", i, l.Config, l.Holders, len(l.Runs))
 		}
 	}
@@ -107,24 +108,28 @@ func TestHolderRuleAtItsEdges(t *testing.T) {
 		{"a nanosecond over 3 times the median", ms, []time.Duration{60*ms + 1}, 1, 8},
 		{"3 times the median, but within 3 inter-token latencies of it", 200 * ms, []time.Duration{620 * ms}, 0, 1},
 		{"a nanosecond over 3 inter-token latencies", 200 * ms, []time.Duration{620*ms + 1}, 1, 1},
-		{"an inter-token latency of next to nothing: the median decides", time.Microsecond, []time.Duration{59 * ms, 61 * ms}, 1, 8},
+		{"an inter-token latency of next to nothing: the median decides", time.Microsecond,
+			[]time.Duration{59 * ms, 61 * ms}, 1, 8},
 		{"half of the processes", ms, []time.Duration{900 * ms, 800 * ms, 700 * ms, 600 * ms}, 4, 4},
-		{"five of eight: the median holds too, so nobody stands out", ms, []time.Duration{900 * ms, 800 * ms, 700 * ms, 600 * ms, 500 * ms}, 0, 5},
+		{"five of eight: the median holds too, so nobody stands out", ms, []time.Duration{900 * ms, 800 * ms, 700 * ms,
+			600 * ms, 500 * ms}, 0, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			first := held(0)
 			copy(first[8-len(c.first):], c.first)
-			at := write(t, t.TempDir(), runtest.Spec{ID: "x", First: first, ITL: c.itl, Row: func(i int, r *report.Row) {
-				r.First = r.Sent + int64(first[i%8])
-				r.Last = r.First + 15*int64(c.itl)
-				r.End = r.Last + 1
-			}})
+			at := write(t, t.TempDir(), runtest.Spec{ID: "x", First: first, ITL: c.itl,
+				Row: func(i int, r *report.Row) {
+					r.First = r.Sent + int64(first[i%8])
+					r.Last = r.First + 15*int64(c.itl)
+					r.End = r.Last + 1
+				}})
 			runs, err := Load(t.Context(), []string{at}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if r := runs[0]; r.Holders != c.want || r.Reference != c.reference {
-				t.Errorf("%d holders, %d by the reference's rule, want %d and %d", r.Holders, r.Reference, c.want, c.reference)
+				t.Errorf("%d holders, %d by the reference's rule, want %d and %d", r.Holders, r.Reference, c.want,
+					c.reference)
 			}
 		})
 	}
@@ -155,24 +160,28 @@ func TestHoldersAreHeldAgainstWhatTheRunSays(t *testing.T) {
 	if len(runs[1].Notes) > 0 || len(runs[1].Aside) > 0 {
 		t.Errorf("workers that agree: %v %v", runs[1].Notes, runs[1].Aside)
 	}
-	if got := strings.Join(runs[2].Notes, ";"); !strings.Contains(got, "the rows show 2 holders, the workers' own metric 0") || len(runs[2].Aside) > 0 {
+	if got := strings.Join(runs[2].Notes, ";"); !strings.Contains(got,
+		"the rows show 2 holders, the workers' own metric 0") || len(runs[2].Aside) > 0 {
 		t.Errorf("workers that differ: %q %v", got, runs[2].Aside)
 	}
 }
 
-// TestHoldersOnPurpose: runs that were made with other numbers of holders are one configuration, told apart by the holders that the rows show; a run in which they
-// are not those that were made says so.
+// TestHoldersOnPurpose: runs that were made with other numbers of holders are one configuration, told apart by the
+// holders that the rows show; a run in which they are not those that were made says so.
 func TestHoldersOnPurpose(t *testing.T) {
 	dir := t.TempDir()
 	made := func(id string, asked, shown int) string {
-		return write(t, dir, runtest.Spec{ID: id, First: held(shown), Config: map[string]any{"holders": asked, "pin": id}})
+		return write(t, dir, runtest.Spec{ID: id, First: held(shown), Config: map[string]any{"holders": asked,
+			"pin": id}})
 	}
-	runs, err := Load(t.Context(), []string{made("none", 0, 0), made("two", 2, 2), made("natural", 0, 1), made("missed", 2, 1)}, Options{})
+	runs, err := Load(t.Context(), []string{made("none", 0, 0), made("two", 2, 2), made("natural", 0, 1),
+		made("missed", 2, 1)}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs {
-		if got, want := strings.Contains(strings.Join(r.Notes, ";"), "made with 2 holders on purpose, the rows show 1"), r.Name == "missed"; got != want || len(r.Aside) > 0 {
+		if got, want := strings.Contains(strings.Join(r.Notes, ";"), "made with 2 holders on purpose, the rows show 1"),
+			r.Name == "missed"; got != want || len(r.Aside) > 0 {
 			t.Errorf("%s: notes %q, set aside %q", r.Name, r.Notes, r.Aside)
 		}
 	}

@@ -67,15 +67,18 @@ var (
 	metricCPU     = Metric{"frontend CPU", "ms/request", false, ofWindow(frontendCPU), msText}
 	metricDrops   = Metric{"drops", "", false, drops, countText}
 	// metricReference counts holders by the reference's rule.
-	metricReference = Metric{"by the reference", "", false, func(r *Run) (float64, bool) { return float64(r.Reference), r.Reference >= 0 }, countText}
-	metricErrors    = Metric{"errors", "", false, func(r *Run) (float64, bool) { return float64(r.errors()), true }, countText}
+	metricReference = Metric{"by the reference", "", false,
+		func(r *Run) (float64, bool) { return float64(r.Reference), r.Reference >= 0 }, countText}
+	metricErrors = Metric{"errors", "", false, func(r *Run) (float64, bool) { return float64(r.errors()), true },
+		countText}
 )
 
 // tableMetrics are the columns of the table, as in the reference document.
 var tableMetrics = []Metric{metricRate, metricTTFT50, metricTTFT99, metricITL99, metricCPU, metricDrops, metricErrors}
 
 // comparedMetrics are what Compare looks at.
-var comparedMetrics = []Metric{metricRate, metricTTFT50, metricTTFT99, metricITL50, metricITL99, metricLatency, metricCPU}
+var comparedMetrics = []Metric{metricRate, metricTTFT50, metricTTFT99, metricITL50, metricITL99, metricLatency,
+	metricCPU}
 
 // beside adds the chunk gaps to metrics where a run is marked bundled: there ITL alone says little.
 func beside(metrics []Metric, runs []*Run) []Metric {

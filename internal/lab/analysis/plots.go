@@ -10,8 +10,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/chart"
 )
 
-// WritePlots writes the pictures of the table's runs into dir as SVG and returns their paths: the distribution of TTFT for each number of holders
-// (each run its own line), ITL against load, and requests/s by holders.
+// WritePlots writes the pictures of the table's runs into dir as SVG and returns their paths: the distribution of TTFT
+// for each number of holders (each run its own line), ITL against load, and requests/s by holders.
 func (t *Table) WritePlots(dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("plots: %w", err)
@@ -26,10 +26,12 @@ func (t *Table) WritePlots(dir string) ([]string, error) {
 	}
 	files := map[string]chart.Plot{}
 	for _, l := range t.Lines {
-		name := fmt.Sprintf("ttft-%s.svg", strings.ReplaceAll(strings.TrimPrefix(holdersText(l.Holders), "an "), " ", "-"))
+		name := fmt.Sprintf("ttft-%s.svg", strings.ReplaceAll(strings.TrimPrefix(holdersText(l.Holders), "an "), " ",
+			"-"))
 		p, ok := files[name]
 		if !ok {
-			p = chart.Plot{Title: "TTFT, " + holdersText(l.Holders), XLabel: "ms", YLabel: "share of requests at or below", X: chart.Log}
+			p = chart.Plot{Title: "TTFT, " + holdersText(l.Holders), XLabel: "ms",
+				YLabel: "share of requests at or below", X: chart.Log}
 		}
 		for i, r := range l.Runs {
 			s := chart.Series{Tip: r.Name, Color: colors[l.Config], Style: chart.Steps, Points: ecdf(r.ttft)}
@@ -40,11 +42,12 @@ func (t *Table) WritePlots(dir string) ([]string, error) {
 		}
 		files[name] = p
 	}
-	files["itl-by-load.svg"] = t.dots(configs, "ITL p99 against load", "output tokens/s", "ms", func(r *Run) (chart.Point, bool) {
-		y, ok := metricITL99.Of(r)
-		x, ok2 := ofWindow(tokenRate)(r)
-		return chart.Point{X: x, Y: y}, ok && ok2
-	})
+	files["itl-by-load.svg"] = t.dots(configs, "ITL p99 against load", "output tokens/s", "ms",
+		func(r *Run) (chart.Point, bool) {
+			y, ok := metricITL99.Of(r)
+			x, ok2 := ofWindow(tokenRate)(r)
+			return chart.Point{X: x, Y: y}, ok && ok2
+		})
 	// Dots of one number of holders stand beside one another, so that equal configurations do not hide each other.
 	byHolders := t.dots(configs, "Requests/s by holders", "holders", "requests/s", func(r *Run) (chart.Point, bool) {
 		y, ok := metricRate.Of(r)
@@ -80,7 +83,8 @@ func (t *Table) dots(configs []string, title, x, y string, of func(*Run) (chart.
 				if !ok {
 					continue
 				}
-				s := chart.Series{Tip: r.Name + " (" + holdersText(r.Holders) + ")", Color: i, Style: chart.Dots, Points: []chart.Point{at}}
+				s := chart.Series{Tip: r.Name + " (" + holdersText(r.Holders) + ")", Color: i, Style: chart.Dots,
+					Points: []chart.Point{at}}
 				if !named {
 					s.Name, named = c, true
 				}

@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Report reads the runs, prints the table to w, and writes the plots into out ("" = none). The table is returned also beside a *NotComparableError, printed.
+// Report reads the runs, prints the table to w, and writes the plots into out ("" = none). The table is returned also
+// beside a *NotComparableError, printed.
 func Report(ctx context.Context, w io.Writer, dirs []string, out string, opts Options) (*Table, error) {
 	t, err := Analyze(ctx, dirs, opts)
 	if t == nil {

@@ -26,7 +26,8 @@ type Table struct {
 	all      []*Run
 }
 
-// Analyze reads the runs and sorts them into lines. It returns a *NotComparableError beside the table when every run was set aside.
+// Analyze reads the runs and sorts them into lines. It returns a *NotComparableError beside the table when every run
+// was set aside.
 func Analyze(ctx context.Context, dirs []string, opts Options) (*Table, error) {
 	runs, err := Load(ctx, dirs, opts)
 	if err != nil {
@@ -40,7 +41,8 @@ func Analyze(ctx context.Context, dirs []string, opts Options) (*Table, error) {
 	return t, nil
 }
 
-// tabulate makes the lines. With several configurations, a number of holders that only one of them has compares with nothing: its runs are set aside.
+// tabulate makes the lines. With several configurations, a number of holders that only one of them has compares with
+// nothing: its runs are set aside.
 func tabulate(runs []*Run) *Table {
 	t := &Table{all: runs}
 	type id struct {
@@ -68,7 +70,8 @@ func tabulate(runs []*Run) *Table {
 	for k, l := range lines {
 		if len(configs) > 1 && partners[k.holders] == 1 {
 			for _, r := range l.Runs {
-				r.Aside = append(r.Aside, fmt.Sprintf("no partner: no run of another configuration has %s", holdersText(k.holders)))
+				r.Aside = append(r.Aside, fmt.Sprintf("no partner: no run of another configuration has %s",
+					holdersText(k.holders)))
 				t.SetAside = append(t.SetAside, r)
 			}
 			continue
@@ -112,7 +115,8 @@ func (t *Table) Print(w io.Writer) error {
 			if l.Holders < 0 {
 				holders = "?"
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t", l.Config, holders, rangeOf(metricReference, l.Runs).text(metricReference), len(l.Runs))
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t", l.Config, holders,
+				rangeOf(metricReference, l.Runs).text(metricReference), len(l.Runs))
 			for _, m := range metrics {
 				fmt.Fprint(tw, rangeOf(m, l.Runs).text(m), "\t")
 			}
@@ -121,8 +125,10 @@ func (t *Table) Print(w io.Writer) error {
 		if err := tw.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "Ranges over the runs, no averages. Rates, latencies and CPU are of the %s window; drops (RcvbufErrors of the frontend's host) and errors of the whole run.\n"+
-			"Holders by our rule, and by the reference's, which has no lower limit.\n", t.Window)
+		fmt.Fprintf(&b,
+			"Ranges over the runs, no averages. Rates, latencies and CPU are of the %s window; drops (RcvbufErrors "+
+				"of the frontend's host) and errors of the whole run.\n"+
+				"Holders by our rule, and by the reference's, which has no lower limit.\n", t.Window)
 		if t.Window == WindowRaw {
 			b.WriteString("RAW: these figures hold the opening burst; high percentiles may be nothing else.\n")
 		}

@@ -15,8 +15,10 @@ func TestBlocks(t *testing.T) {
 		blocks int
 		ok     bool
 	}{
-		"AB": {2, true}, "AAB": {2, false}, "AABB": {2, false}, "ABAB": {4, true}, "ABBA": {3, true}, "ABABABABAB": {10, true}, "ABBAABBAAB": {6, true},
-		"AAAAABBBBB": {2, false}, "BBBBBAAAAA": {2, false}, "AABBBBBAAA": {3, false}, "AAABBBAABB": {4, false}, "AABBAABBAB": {6, true}, "ABBBBB": {2, false},
+		"AB": {2, true}, "AAB": {2, false}, "AABB": {2, false}, "ABAB": {4, true}, "ABBA": {3, true},
+		"ABABABABAB": {10, true}, "ABBAABBAAB": {6, true},
+		"AAAAABBBBB": {2, false}, "BBBBBAAAAA": {2, false}, "AABBBBBAAA": {3, false}, "AAABBBAABB": {4, false},
+		"AABBAABBAB": {6, true}, "ABBBBB": {2, false},
 		"BBABB": {3, true},
 	} {
 		var k Bucket
@@ -36,16 +38,21 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestDriftIsMarked has a machine that gets slower all the time, and one that is slow for a while. Sides of the same thing that ran in blocks are apart, which the
-// rule cannot see and the verdict says; sides that took turns are not apart at all.
+// TestDriftIsMarked has a machine that gets slower all the time, and one that is slow for a while. Sides of the same
+// thing that ran in blocks are apart, which the rule cannot see and the verdict says; sides that took turns are not
+// apart at all.
 func TestDriftIsMarked(t *testing.T) {
 	drifts := map[string]func(i int) time.Duration{
 		"slower and slower": func(i int) time.Duration { return 20*ms + time.Duration(i)*ms },
-		"slow for a while":  func(i int) time.Duration { return 20*ms + map[bool]time.Duration{true: 5 * ms}[i >= 2 && i < 7] },
+		"slow for a while": func(i int) time.Duration {
+			return 20*ms + map[bool]time.Duration{true: 5 * ms}[i >= 2 &&
+				i < 7]
+		},
 	}
 	for name, itl := range drifts {
 		for order, apart := range map[string]bool{
-			"ABABABABAB": false, "ABBAABBAAB": false, "AAAAABBBBB": name == "slower and slower", "AABBBBBAAA": name == "slow for a while",
+			"ABABABABAB": false, "ABBAABBAAB": false, "AAAAABBBBB": name == "slower and slower",
+			"AABBBBBAAA": name == "slow for a while",
 		} {
 			t.Run(name+" "+order, func(t *testing.T) {
 				dir := t.TempDir()
@@ -54,7 +61,8 @@ func TestDriftIsMarked(t *testing.T) {
 				for i, s := range order {
 					run := dir + "/" + string(s) + string(rune('0'+i))
 					began := report.Stamp(at.Add(time.Duration(i) * time.Minute))
-					spec := runtest.Spec{ID: run, Seed: uint64(i), ITL: itl(i), Run: func(r *report.Run) { r.StartedAt = began }}
+					spec := runtest.Spec{ID: run, Seed: uint64(i), ITL: itl(i),
+						Run: func(r *report.Run) { r.StartedAt = began }}
 					if err := runtest.Write(run, spec); err != nil {
 						t.Fatal(err)
 					}

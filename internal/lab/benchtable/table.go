@@ -1,4 +1,5 @@
-// Package benchtable has the tables that benchmarks end with. The same cells are printed for a terminal, and as Markdown for a document.
+// Package benchtable has the tables that benchmarks end with. The same cells are printed for a terminal, and as
+// Markdown for a document.
 package benchtable
 
 import (

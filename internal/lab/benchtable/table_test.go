@@ -43,7 +43,8 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, File))
-	want := "**Rates**\n\n| arm | MB/s |\n|---|---|\n| a\\|b | 1 |\n| é | 23.5 |\n| c |  |\n\n- 2 cores\n\n| x |\n|---|\n"
+	want := "**Rates**\n\n| arm | MB/s |\n|---|---|\n| a\\|b | 1 |\n| é | 23.5 |\n| c |  |\n\n- 2 cores\n\n| x " +
+		"|\n|---|\n"
 	if err != nil || string(b) != want {
 		t.Errorf("%v: %q, expected %q", err, b, want)
 	}

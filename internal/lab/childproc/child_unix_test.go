@@ -23,7 +23,8 @@ func TestLimit(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, Command{Path: "sleep", Args: []string{"60"}, Limit: time.Minute}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, Command{Path: "sleep", Args: []string{"60"}, Limit: time.Minute}); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -35,7 +36,8 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	_, err = Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "sleep 600 & echo begun"}, Stdout: w, Limit: time.Minute})
+	_, err = Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "sleep 600 & echo begun"}, Stdout: w,
+		Limit: time.Minute})
 	w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -105,18 +107,21 @@ func TestEnds(t *testing.T) {
 	if c.ExitCode() != 3 || err == nil || c.State() != "exit status 3" || c.Killed() || !<-told {
 		t.Errorf("asked to end: %v, %s, killed %v", err, c.State(), c.Killed())
 	}
-	if again := c.End(ctx, c.Terminate, time.Minute); again != err || !errors.Is(c.Signal(os.Interrupt), os.ErrProcessDone) || c.Running() {
+	if again := c.End(ctx, c.Terminate, time.Minute); again != err || !errors.Is(c.Signal(os.Interrupt),
+		os.ErrProcessDone) || c.Running() {
 		t.Errorf("again: %v", again)
 	}
 
 	c = begin(t, Spec{Ended: ended}, "trap '' TERM; echo; while :; do sleep 0.01; done")
-	if err := c.End(ctx, c.Terminate, 50*time.Millisecond); !errors.Is(err, ErrKilled) || !c.Killed() || c.ExitCode() != -1 || !<-told {
+	if err := c.End(ctx, c.Terminate, 50*time.Millisecond); !errors.Is(err, ErrKilled) || !c.Killed() ||
+		c.ExitCode() != -1 || !<-told {
 		t.Errorf("does not end: %v", err)
 	}
 
 	c = begin(t, Spec{Ended: ended}, "trap '' TERM; echo; while :; do sleep 0.01; done")
 	cancel()
-	if err := c.End(ctx, c.Terminate, time.Minute); !errors.Is(err, ErrKilled) || !errors.Is(err, context.Canceled) || !<-told {
+	if err := c.End(ctx, c.Terminate, time.Minute); !errors.Is(err, ErrKilled) || !errors.Is(err, context.Canceled) ||
+		!<-told {
 		t.Errorf("nobody waits any more: %v", err)
 	}
 
@@ -138,11 +143,15 @@ func TestEnds(t *testing.T) {
 		t.Errorf("a paused one: %v", err)
 	}
 
-	if _, err := Start(Spec{Name: "none", Path: "/no/such/program", Held: true}); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := Start(Spec{Name: "none", Path: "/no/such/program", Held: true}); err == nil ||
+		!strings.Contains(err.Error(), "none") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 	want := errors.New("no namespace")
-	if _, err := Start(Spec{Name: "x", Path: "sh", Around: func(func() error) (bool, error) { return false, want }}); !errors.Is(err, want) {
+	if _, err := Start(Spec{Name: "x", Path: "sh", Around: func(func() error) (bool,
+		error) {
+		return false, want
+	}}); !errors.Is(err, want) {
 		t.Errorf("what stands around it failed: %v", err)
 	}
 }

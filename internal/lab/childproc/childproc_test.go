@@ -26,7 +26,8 @@ func (n note) Failure() string   { return n.Error }
 func TestMain(m *testing.M) {
 	mode := os.Getenv(modeEnv)
 	if mode == "" {
-		os.Setenv("GORACE", "atexit_sleep_ms=0") // of the children: the race detector has them sleep a second at their end
+		// of the children: the race detector has them sleep a second at their end
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		goleak.VerifyTestMain(m)
 		return
 	}
@@ -73,7 +74,8 @@ func TestGroup(t *testing.T) {
 	if err != nil || len(got) != 2 || got[1].Op != "a" {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if _, err := g.Await(t.Context(), time.Millisecond, "b", g.Procs); err == nil || !strings.Contains(err.Error(), `did not say "b"`) {
+	if _, err := g.Await(t.Context(), time.Millisecond, "b", g.Procs); err == nil || !strings.Contains(err.Error(),
+		`did not say "b"`) {
 		t.Errorf("nobody said it: %v", err)
 	}
 	if err := g.Pass(t.Context(), time.Millisecond); err != nil {

@@ -27,7 +27,8 @@ func (g *Group[M]) Tell(m M, procs []*Proc[M]) error {
 	return nil
 }
 
-// Await waits until every one of procs has sent an op, and returns what they sent. Any child that fails or ends meanwhile is an *Error.
+// Await waits until every one of procs has sent an op, and returns what they sent. Any child that fails or ends
+// meanwhile is an *Error.
 func (g *Group[M]) Await(ctx context.Context, timeout time.Duration, op string, procs []*Proc[M]) ([]M, error) {
 	got := make([]M, len(procs))
 	have := make([]bool, len(procs))

@@ -60,7 +60,8 @@ func StartProc[M Message](prog Program, name string) (*Proc[M], error) {
 	p := &Proc[M]{events: make(chan M, 8), tail: &Tail{Keep: tailLines, To: prog.Stderr, Prefix: "[" + name + "] "}}
 	var err error
 	p.Child, err = Start(Spec{
-		Name: name, Path: prog.Exe, Args: prog.Args, Env: append(os.Environ(), prog.Env...), Held: true, Stderr: p.tail, Read: p.read,
+		Name: name, Path: prog.Exe, Args: prog.Args, Env: append(os.Environ(), prog.Env...), Held: true, Stderr: p.tail,
+		Read:  p.read,
 		Ended: func(*Child) { close(p.events) },
 	})
 	if err != nil {

@@ -37,7 +37,8 @@ func Run(ctx context.Context, c Command) (code int, err error) {
 	if ctx.Err() != nil {
 		return -1, context.Cause(ctx)
 	}
-	p, err := Start(Spec{Name: c.Path, Dir: c.Dir, Path: c.Path, Args: c.Args, Env: c.Env, Stdout: c.Stdout, Stderr: c.Stderr})
+	p, err := Start(Spec{Name: c.Path, Dir: c.Dir, Path: c.Path, Args: c.Args, Env: c.Env, Stdout: c.Stdout,
+		Stderr: c.Stderr})
 	if err != nil {
 		return -1, err
 	}

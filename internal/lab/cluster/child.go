@@ -27,10 +27,12 @@ type spec struct {
 	env  []string
 	log  string    // file that gets all of its output
 	also io.Writer // gets its standard error too, when set
-	// died is called once, by the child's own goroutine, when it ends without stop having been called. Nil: its end is expected.
+	// died is called once, by the child's own goroutine, when it ends without stop having been called. Nil: its end is
+	// expected.
 	died func(*DiedError)
 	in   *netns.Node // the network namespace that it runs in; nil = ours
-	// cores are those that it is kept to, from its first instruction on, so that its runtime counts no others; empty = all.
+	// cores are those that it is kept to, from its first instruction on, so that its runtime counts no others; empty =
+	// all.
 	cores coreSet
 }
 
@@ -82,7 +84,8 @@ func start(s spec) (*child, error) {
 		return nil, fmt.Errorf("%s: log file: %w", s.name, err)
 	}
 	c := &child{spec: s}
-	p := childproc.Spec{Name: s.name, Path: s.path, Args: s.args, Env: s.env, Stdout: out, Stderr: out, Around: s.around}
+	p := childproc.Spec{Name: s.name, Path: s.path, Args: s.args, Env: s.env, Stdout: out, Stderr: out,
+		Around: s.around}
 	if s.also != nil {
 		p.Stderr = io.MultiWriter(out, s.also)
 	}
@@ -130,7 +133,8 @@ func (c *child) stop(grace time.Duration) error {
 	case c.Killed():
 		state = fmt.Sprintf("killed after %s", grace)
 	case state == diedOfTerminate && len(last) == 0:
-		return nil // it was told before it had begun, so that nothing caught the signal and there was nothing to clean up
+		// it was told before it had begun, so that nothing caught the signal and there was nothing to clean up
+		return nil
 	}
 	return &StopError{Name: c.name, State: state, Last: last, Log: c.log}
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestStopBeforeTheBeginning: a child that was told to end before it caught signals ended well when it had not begun anything.
+// TestStopBeforeTheBeginning: a child that was told to end before it caught signals ended well when it had not begun
+// anything.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "early.log")
 	c, err := start(spec{name: "early", path: "/bin/sleep", args: []string{"60"}, log: log})
@@ -36,10 +37,12 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 		}
 	}
 	var stop *StopError
-	if err := c.stop(patience); !errors.As(err, &stop) || !strings.Contains(err.Error(), "its last log lines: begun (all of them: ") {
+	if err := c.stop(patience); !errors.As(err, &stop) || !strings.Contains(err.Error(),
+		"its last log lines: begun (all of them: ") {
 		t.Errorf("after its first line: %v", err)
 	}
-	if got := (&StopError{Name: "x", State: "exit status 1", Log: log}).Error(); got != "x did not stop cleanly (exit status 1), and logged nothing" {
+	if got := (&StopError{Name: "x", State: "exit status 1",
+		Log: log}).Error(); got != "x did not stop cleanly (exit status 1), and logged nothing" {
 		t.Errorf("%q", got)
 	}
 }

@@ -40,21 +40,24 @@ type Config struct {
 	SteadyAfter           time.Duration
 	MaxErrorRate          float64 // share, 0 to 1
 
-	// Holders is how many worker processes, the first ones, hold back half of their requests for HoldDelay; 0 to half of Processes. A HoldDelay of 0 is made from
-	// ITL and TTFT.
+	// Holders is how many worker processes, the first ones, hold back half of their requests for HoldDelay; 0 to half
+	// of Processes. A HoldDelay of 0 is made from ITL and TTFT.
 	Holders   int
 	HoldDelay time.Duration
 
-	// Pin says which cores the processes are kept to: PinAuto, PinOff, or a list like "frontend:0-1 workers:2-5 loadgen:6-7 servers:2" (etcd and NATS go with the
-	// workers when servers is left out; what is not named is not pinned).
+	// Pin says which cores the processes are kept to: PinAuto, PinOff, or a list like "frontend:0-1 workers:2-5
+	// loadgen:6-7 servers:2" (etcd and NATS go with the workers when servers is left out; what is not named is not
+	// pinned).
 	Pin string
 
-	// PlaneArgs are transport settings, as flags, for frontend and workers; --response-plane and --bind-addr are not among them.
+	// PlaneArgs are transport settings, as flags, for frontend and workers; --response-plane and --bind-addr are not
+	// among them.
 	PlaneArgs []string
 	// BindAddr is where the workers listen. A fixed port P gives process i the ports from P + i*ServerEndpoints on.
 	BindAddr        string
 	ServerEndpoints int
-	// Netns gives every process a network namespace of its own, joined by a bridge at MTU 1500. The host of BindAddr is then empty, or [::] for IPv6.
+	// Netns gives every process a network namespace of its own, joined by a bridge at MTU 1500. The host of BindAddr is
+	// then empty, or [::] for IPv6.
 	Netns bool
 	// Lanes is how many lanes a link has on a plane.
 	Lanes func(plane string) int
@@ -116,7 +119,8 @@ func (c Config) Validate() error {
 	for _, v := range []struct {
 		flag string
 		n    int
-	}{{"runs", c.Runs}, {"workers", c.Workers}, {"processes", c.Processes}, {"concurrency", c.Concurrency}, {"request-count", c.Requests}, {"isl", c.ISL}, {"osl", c.OSL}} {
+	}{{"runs", c.Runs}, {"workers", c.Workers}, {"processes", c.Processes}, {"concurrency", c.Concurrency},
+		{"request-count", c.Requests}, {"isl", c.ISL}, {"osl", c.OSL}} {
 		if v.n < 1 {
 			bad("--%s %d: use 1 or more", v.flag, v.n)
 		}
@@ -125,7 +129,8 @@ func (c Config) Validate() error {
 		bad("--workers %d is less than --processes %d: each process needs a worker", c.Workers, c.Processes)
 	}
 	if c.Processes > 0 && (c.Workers+c.Processes-1)/c.Processes > maxEngines {
-		bad("--workers %d in --processes %d: a process holds at most %d workers, use %d processes or more", c.Workers, c.Processes, maxEngines,
+		bad("--workers %d in --processes %d: a process holds at most %d workers, use %d processes or more", c.Workers,
+			c.Processes, maxEngines,
 			(c.Workers+maxEngines-1)/maxEngines)
 	}
 	if _, err := c.bindAddr(max(c.Processes-1, 0)); err != nil {
@@ -144,9 +149,10 @@ func (c Config) engines(i int) int {
 	return n
 }
 
-// workerProcs is GOMAXPROCS of a worker process: its share of the workers' cores, at least 1. The worker processes share the cores;
-// with a scheduler of every core's size each, their idle threads spin and wake one another. One pair of runs, on a shared machine,
-// had 11.0 against 9.4 ms of worker CPU a request (8 processes, 2 cores, all processes of the run changed); not repeated.
+// workerProcs is GOMAXPROCS of a worker process: its share of the workers' cores, at least 1. The worker processes
+// share the cores; with a scheduler of every core's size each, their idle threads spin and wake one another. One pair
+// of runs, on a shared machine, had 11.0 against 9.4 ms of worker CPU a request (8 processes, 2 cores, all processes of
+// the run changed); not repeated.
 func (c Config) workerProcs() int {
 	cores := len(c.pins[pinWorkers])
 	if cores == 0 {
@@ -172,7 +178,9 @@ func (c Config) bindAddr(i int) (string, error) {
 		port += i * c.ServerEndpoints
 	}
 	if last := port + c.ServerEndpoints - 1; last > 65535 {
-		return "", fmt.Errorf("--bind-addr %s: %d processes with %d endpoints each end at port %d: use a lower port, or 0", c.BindAddr, c.Processes, c.ServerEndpoints, last)
+		return "",
+			fmt.Errorf("--bind-addr %s: %d processes with %d endpoints each end at port %d: use a lower port, or 0",
+				c.BindAddr, c.Processes, c.ServerEndpoints, last)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
@@ -192,7 +200,8 @@ func (c Config) checkMachine() error {
 		network = netns.Check
 	}
 	_, _, pinErr := c.resolvePins()
-	return errors.Join(pinErr, cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)), loadgen.CheckPorts(c.Concurrency), network())
+	return errors.Join(pinErr, cli.NeedFiles(need, fmt.Sprintf("--concurrency %d", c.Concurrency)),
+		loadgen.CheckPorts(c.Concurrency), network())
 }
 
 // checkPorts looks whether the fixed ports of --bind-addr are free.
@@ -210,7 +219,8 @@ func (c Config) checkPorts() error {
 		for port := first; port < first+c.ServerEndpoints; port++ {
 			for _, arm := range c.Arms {
 				if err := free(arm, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
-					return fmt.Errorf("--bind-addr %s: worker process %d needs port %d, which is not free: use other ports, or 0 for any: %w", c.BindAddr, i, port, err)
+					return fmt.Errorf("--bind-addr %s: worker process %d needs port %d, which is not free: use other "+
+						"ports, or 0 for any: %w", c.BindAddr, i, port, err)
 				}
 			}
 		}

@@ -17,7 +17,8 @@ import (
 )
 
 func valid() Config {
-	return Config{Arms: []string{"tcp", "quic"}, Runs: 1, Workers: 512, Processes: 8, Concurrency: 8, Requests: 8, ISL: 1, OSL: 1, BindAddr: "127.0.0.1:0", ServerEndpoints: 4}
+	return Config{Arms: []string{"tcp", "quic"}, Runs: 1, Workers: 512, Processes: 8, Concurrency: 8, Requests: 8,
+		ISL: 1, OSL: 1, BindAddr: "127.0.0.1:0", ServerEndpoints: 4}
 }
 
 func TestValidateNamesEverything(t *testing.T) {
@@ -82,7 +83,8 @@ func TestTooFewFilesAreFoundEarly(t *testing.T) {
 	c := valid()
 	c.Concurrency = 1 << 30
 	var files *cli.FilesError
-	if err := c.Preflight(t.Context()); !errors.As(err, &files) || !strings.Contains(err.Error(), "--concurrency 1073741824") {
+	if err := c.Preflight(t.Context()); !errors.As(err, &files) || !strings.Contains(err.Error(),
+		"--concurrency 1073741824") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -97,7 +99,8 @@ func TestServersThatAreNotThereAreFoundEarly(t *testing.T) {
 	c := valid()
 	c.EtcdEndpoints, c.NATSURL = redact.URLs("http://"+gone), redact.New("nats://"+gone)
 	err = c.Preflight(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "--etcd-endpoints") || !strings.Contains(err.Error(), "--nats-url") || strings.Count(err.Error(), gone) < 2 {
+	if err == nil || !strings.Contains(err.Error(), "--etcd-endpoints") || !strings.Contains(err.Error(),
+		"--nats-url") || strings.Count(err.Error(), gone) < 2 {
 		t.Errorf("error %v", err)
 	}
 }
@@ -108,7 +111,8 @@ func TestRunsAreNumberedOn(t *testing.T) {
 		dir  string
 		make []string
 		want int
-	}{{filepath.Join(dir, "none"), nil, 1}, {dir, []string{"quic-x", "other-9"}, 1}, {dir, []string{"tcp-2"}, 3}, {dir, []string{"quic-10"}, 11}} {
+	}{{filepath.Join(dir, "none"), nil, 1}, {dir, []string{"quic-x", "other-9"}, 1}, {dir, []string{"tcp-2"}, 3},
+		{dir, []string{"quic-10"}, 11}} {
 		for _, m := range c.make {
 			if err := os.Mkdir(filepath.Join(dir, m), 0o755); err != nil {
 				t.Fatal(err)
@@ -157,7 +161,8 @@ func TestProgramsFromADirectory(t *testing.T) {
 		}
 	}
 	_, err := FindPrograms(dir, true)
-	if err == nil || !strings.Contains(err.Error(), "mockworker") || !strings.Contains(err.Error(), "devservers") || strings.Contains(err.Error(), "program frontend") {
+	if err == nil || !strings.Contains(err.Error(), "mockworker") || !strings.Contains(err.Error(), "devservers") ||
+		strings.Contains(err.Error(), "program frontend") {
 		t.Errorf("error %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "mockworker"+childproc.ExeSuffix), nil, 0o755); err != nil {
@@ -171,7 +176,8 @@ func TestProgramsFromADirectory(t *testing.T) {
 
 func TestBuildOutsideACheckout(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, err := BuildPrograms(context.Background(), true, func(string) {}); err == nil || !strings.Contains(err.Error(), "--bin-dir") {
+	if _, err := BuildPrograms(context.Background(), true, func(string) {}); err == nil ||
+		!strings.Contains(err.Error(), "--bin-dir") {
 		t.Errorf("error %v", err)
 	}
 }

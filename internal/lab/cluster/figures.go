@@ -19,8 +19,9 @@ func (s *session) readServers() map[string]time.Duration {
 	return out
 }
 
-// addFigures adds to run.json what only the parent of the processes can read: rows for etcd and NATS (over the time of the load, as the others'),
-// the true peaks of memory, and the settings in force. It must be called while all but the load generator still run.
+// addFigures adds to run.json what only the parent of the processes can read: rows for etcd and NATS (over the time of
+// the load, as the others'), the true peaks of memory, and the settings in force. It must be called while all but the
+// load generator still run.
 func (s *session) addFigures(before map[string]time.Duration) (*report.Run, error) {
 	r, err := report.Read(s.dir)
 	if err != nil {

@@ -27,11 +27,14 @@ func (c Config) checkNetns() error {
 	}
 	var errs []error
 	if most := netns.MaxNodes - 2; c.Processes > most {
-		errs = append(errs, fmt.Errorf("--netns with --processes %d: use at most %d, a bridge has no more ports", c.Processes, most))
+		errs = append(errs, fmt.Errorf("--netns with --processes %d: use at most %d, a bridge has no more ports",
+			c.Processes, most))
 	}
 	if host, _, err := net.SplitHostPort(c.BindAddr); err == nil {
 		if a, err := netip.ParseAddr(host); host != "" && (err != nil || !a.IsUnspecified()) {
-			errs = append(errs, fmt.Errorf("--netns with --bind-addr %s: each namespace has an address of its own, so leave the host out, or use [::] for IPv6", c.BindAddr))
+			errs = append(errs,
+				fmt.Errorf("--netns with --bind-addr %s: each namespace has an address of its own, so leave the host "+
+					"out, or use [::] for IPv6", c.BindAddr))
 		}
 	}
 	for _, e := range c.EtcdEndpoints {
@@ -49,8 +52,9 @@ func (c Config) checkNetns() error {
 	return errors.Join(errs...)
 }
 
-// target splits a server's address into what to dial and a function that writes it with another host and port. It may be a URL of the scheme, or host:port.
-// A server that proves its name would not be known by another one, so other schemes are refused.
+// target splits a server's address into what to dial and a function that writes it with another host and port. It may
+// be a URL of the scheme, or host:port. A server that proves its name would not be known by another one, so other
+// schemes are refused.
 func target(address, scheme string) (dial string, with func(string) string, err error) {
 	if !strings.Contains(address, "://") {
 		if _, _, err := net.SplitHostPort(address); err != nil {
@@ -63,7 +67,9 @@ func target(address, scheme string) (dial string, with func(string) string, err 
 		return "", nil, errors.New("is not a URL")
 	}
 	if u.Scheme != scheme {
-		return "", nil, fmt.Errorf("only %s:// can be reached from the namespaces, where a server has another address than its certificate", scheme)
+		return "", nil,
+			fmt.Errorf("only %s:// can be reached from the namespaces, where a server has another address than its "+
+				"certificate", scheme)
 	}
 	if u.Port() == "" {
 		return "", nil, errors.New("name the port too")
@@ -92,7 +98,8 @@ func (s *session) makeNetwork() (err error) {
 		nodes = append(nodes, workerName(i))
 	}
 	s.say("making %d network namespaces, MTU %d", len(nodes)+1, netns.DefaultMTU)
-	if s.net, err = netns.Make(s.ctx, netns.Config{Nodes: nodes, MTU: netns.DefaultMTU, IPv6: s.cfg.ipv6()}); err != nil {
+	if s.net, err = netns.Make(s.ctx, netns.Config{Nodes: nodes, MTU: netns.DefaultMTU,
+		IPv6: s.cfg.ipv6()}); err != nil {
 		return fmt.Errorf("--netns: %w", err)
 	}
 	return nil

@@ -23,7 +23,8 @@ const (
 	pinServers  = "servers"
 )
 
-// minPinned is how many cores auto wants before it pins: with fewer, a part that waits for one core while another idles costs more than sharing does.
+// minPinned is how many cores auto wants before it pins: with fewer, a part that waits for one core while another idles
+// costs more than sharing does.
 const minPinned = 6
 
 // pins are the cores of each role; a role that is not there is not pinned. The zero value pins nothing.
@@ -84,11 +85,14 @@ func parsePin(s string) (pins, error) {
 	for _, word := range strings.Fields(s) {
 		role, list, ok := strings.Cut(word, ":")
 		if !ok || !slices.Contains(roles, role) {
-			return nil, fmt.Errorf("--pin %q: %q names no part: use %s, %s, or a list of ROLE:CORES like \"frontend:0-1 workers:2-5 loadgen:6-7\" with the roles %s",
-				s, word, PinAuto, PinOff, strings.Join(roles, ", "))
+			return nil,
+				fmt.Errorf("--pin %q: %q names no part: use %s, %s, or a list of ROLE:CORES like \"frontend:0-1 "+
+					"workers:2-5 loadgen:6-7\" with the roles %s",
+					s, word, PinAuto, PinOff, strings.Join(roles, ", "))
 		}
 		if out[role] != nil {
-			return nil, fmt.Errorf("--pin %q: %s stands there twice: join its cores with commas, like %s:0,2", s, role, role)
+			return nil, fmt.Errorf("--pin %q: %s stands there twice: join its cores with commas, like %s:0,2", s, role,
+				role)
 		}
 		cores, err := parseCores(list)
 		if err != nil {
@@ -97,13 +101,16 @@ func parsePin(s string) (pins, error) {
 		out[role] = cores
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("--pin %q names nothing: use %s, %s, or a list like \"frontend:0-1 workers:2-5 loadgen:6-7\"", s, PinAuto, PinOff)
+		return nil,
+			fmt.Errorf("--pin %q names nothing: use %s, %s, or a list like \"frontend:0-1 workers:2-5 loadgen:6-7\"", s,
+				PinAuto, PinOff)
 	}
 	return out, nil
 }
 
-// planPins divides a machine of so many physical cores, each a set of hardware threads, between frontend, workers and load generator: no two of them
-// share a core. The load generator gets a quarter and the frontend a third, both at least one, the workers what is left. It says why when there are too few.
+// planPins divides a machine of so many physical cores, each a set of hardware threads, between frontend, workers and
+// load generator: no two of them share a core. The load generator gets a quarter and the frontend a third, both at
+// least one, the workers what is left. It says why when there are too few.
 func planPins(machine []coreSet) (pins, string) {
 	threads := 0
 	for _, c := range machine {
@@ -121,7 +128,8 @@ func planPins(machine []coreSet) (pins, string) {
 		slices.Sort(out)
 		return out
 	}
-	return pins{pinFrontend: take(machine[:front]), pinWorkers: take(machine[front : n-load]), pinLoadgen: take(machine[n-load:])}, ""
+	return pins{pinFrontend: take(machine[:front]), pinWorkers: take(machine[front : n-load]),
+		pinLoadgen: take(machine[n-load:])}, ""
 }
 
 // resolvePins decides which cores each part gets. why says why auto pins nothing, "" when it pins or was not asked.
@@ -144,7 +152,8 @@ func (c Config) resolvePins() (p pins, why string, err error) {
 	for _, role := range slices.Sorted(maps.Keys(p)) {
 		for _, core := range p[role] {
 			if !slices.Contains(allowed, core) {
-				errs = append(errs, fmt.Errorf("--pin %q: %s may not use core %d: this process has %s", c.Pin, role, core, allowed))
+				errs = append(errs, fmt.Errorf("--pin %q: %s may not use core %d: this process has %s", c.Pin, role,
+					core, allowed))
 				break
 			}
 		}

@@ -20,7 +20,8 @@ const cpuRoot = "/sys/devices/system/cpu"
 func allowedCores() (coreSet, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
-		return nil, fmt.Errorf("the cores of this process cannot be read: %w", os.NewSyscallError("sched_getaffinity", err))
+		return nil, fmt.Errorf("the cores of this process cannot be read: %w", os.NewSyscallError("sched_getaffinity",
+			err))
 	}
 	var out coreSet
 	for i := 0; i <= maxCore; i++ {
@@ -31,7 +32,8 @@ func allowedCores() (coreSet, error) {
 	return out, nil
 }
 
-// physicalCores groups hardware threads that share a core, in ascending order of their first. Where the kernel does not say, each is a core of its own.
+// physicalCores groups hardware threads that share a core, in ascending order of their first. Where the kernel does not
+// say, each is a core of its own.
 func physicalCores(root string, allowed coreSet) []coreSet {
 	var out []coreSet
 	seen := map[int]bool{}
@@ -40,7 +42,8 @@ func physicalCores(root string, allowed coreSet) []coreSet {
 			continue
 		}
 		core := coreSet{n}
-		if b, err := os.ReadFile(filepath.Join(root, "cpu"+strconv.Itoa(n), "topology", "thread_siblings_list")); err == nil {
+		if b, err := os.ReadFile(filepath.Join(root, "cpu"+strconv.Itoa(n), "topology",
+			"thread_siblings_list")); err == nil {
 			if all, err := parseCores(strings.TrimSpace(string(b))); err == nil {
 				for _, m := range all {
 					if m != n && slices.Contains(allowed, m) && !seen[m] {
@@ -66,7 +69,8 @@ func (c coreSet) cpuSet() *unix.CPUSet {
 	return set
 }
 
-// onCores calls f while the calling thread, and what f starts, is kept to the cores. clean says that the thread has its own cores again.
+// onCores calls f while the calling thread, and what f starts, is kept to the cores. clean says that the thread has its
+// own cores again.
 func onCores(c coreSet, f func() error) (clean bool, err error) {
 	var own unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &own); err != nil {
@@ -79,8 +83,8 @@ func onCores(c coreSet, f func() error) (clean bool, err error) {
 	return unix.SchedSetaffinity(0, &own) == nil, err
 }
 
-// pinProcess keeps all threads of a running process to the cores. A thread that is made meanwhile has its maker's cores, so the threads are gone over until
-// all have these.
+// pinProcess keeps all threads of a running process to the cores. A thread that is made meanwhile has its maker's
+// cores, so the threads are gone over until all have these.
 func pinProcess(pid int, c coreSet) error {
 	want := c.cpuSet()
 	for range 100 {

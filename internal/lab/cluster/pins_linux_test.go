@@ -49,7 +49,8 @@ func TestPhysicalCores(t *testing.T) {
 	}
 }
 
-// TestPinned: each process has its cores before its first instruction, so the runtime counts them; the record says so, and this process keeps all of its own.
+// TestPinned: each process has its cores before its first instruction, so the runtime counts them; the record says so,
+// and this process keeps all of its own.
 func TestPinned(t *testing.T) {
 	allowed, err := allowedCores()
 	if err != nil {
@@ -89,7 +90,8 @@ func TestPinned(t *testing.T) {
 	}
 
 	s.cfg.Pin = "frontend:1023"
-	if _, _, err := s.cfg.resolvePins(); err == nil || !strings.Contains(err.Error(), "frontend may not use core 1023: this process has "+allowed.String()) {
+	if _, _, err := s.cfg.resolvePins(); err == nil || !strings.Contains(err.Error(),
+		"frontend may not use core 1023: this process has "+allowed.String()) {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,8 @@ func TestPlanPins(t *testing.T) {
 		for role, set := range p {
 			for _, n := range set {
 				if owner[n%c.cores] != "" && owner[n%c.cores] != role {
-					t.Errorf("%d cores of %d threads: core %d is %s's and %s's", c.cores, c.threads, n%c.cores, owner[n%c.cores], role)
+					t.Errorf("%d cores of %d threads: core %d is %s's and %s's", c.cores, c.threads, n%c.cores,
+						owner[n%c.cores], role)
 				}
 				owner[n%c.cores] = role
 			}
@@ -63,10 +64,13 @@ func TestParsePin(t *testing.T) {
 		t.Errorf("%q %v", p.text(), err)
 	}
 	for s, want := range map[string]string{
-		" ": "names nothing", "on": `"on" names no part`, "worker:1": `"worker:1" names no part`, "workers:": "is no list of cores", "workers:3-1": "is no list of cores",
-		"workers:-1": "is no list of cores", "workers:0-4000": "up to 1023", "workers:0 workers:1": "workers stands there twice: join",
+		" ": "names nothing", "on": `"on" names no part`, "worker:1": `"worker:1" names no part`,
+		"workers:": "is no list of cores", "workers:3-1": "is no list of cores",
+		"workers:-1": "is no list of cores", "workers:0-4000": "up to 1023",
+		"workers:0 workers:1": "workers stands there twice: join",
 	} {
-		if _, err := parsePin(s); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--pin") {
+		if _, err := parsePin(s); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(),
+			"--pin") {
 			t.Errorf("%q: %v, want %q", s, err, want)
 		}
 	}
@@ -77,7 +81,8 @@ func TestHoldersOnPurpose(t *testing.T) {
 	for _, one := range []struct {
 		ttft, itl, want time.Duration
 	}{
-		{20 * time.Millisecond, 200 * time.Millisecond, 2400 * time.Millisecond}, {20 * time.Millisecond, 20 * time.Millisecond, time.Second},
+		{20 * time.Millisecond, 200 * time.Millisecond, 2400 * time.Millisecond},
+		{20 * time.Millisecond, 20 * time.Millisecond, time.Second},
 		{time.Second, 200 * time.Millisecond, 9600 * time.Millisecond},
 	} {
 		c.TTFT, c.ITL = one.ttft, one.itl
@@ -92,7 +97,9 @@ func TestHoldersOnPurpose(t *testing.T) {
 	}
 	c.ITL, c.TTFT = 200*time.Millisecond, 20*time.Millisecond
 	c.Holders = 2
-	if got := [][]string{c.holdArgs(0), c.holdArgs(1), c.holdArgs(2)}; fmt.Sprint(got) != "[[--hold-share=0.5 --hold-delay=2.4s] [--hold-share=0.5 --hold-delay=2.4s] []]" {
+	if got := [][]string{c.holdArgs(0), c.holdArgs(1),
+		c.holdArgs(2)}; fmt.Sprint(got) != "[[--hold-share=0.5 --hold-delay=2.4s] [--hold-share=0.5 "+
+		"--hold-delay=2.4s] []]" {
 		t.Error(got)
 	}
 	for _, bad := range []struct {
@@ -101,15 +108,19 @@ func TestHoldersOnPurpose(t *testing.T) {
 		itl     time.Duration
 		want    string
 	}{
-		{5, 0, 0, "--holders 5 of --processes 8: use 0 to 4"}, {-1, 0, 0, "--holders -1"}, {1, 1200 * time.Millisecond, 0, "--hold-delay 1.2s makes no holder: with half of the requests held it must exceed"},
-		{1, 0, time.Hour, "would hold requests back for 12h0m0s"}, {0, time.Millisecond, 0, ""}, {4, 1201 * time.Millisecond, 0, ""},
+		{5, 0, 0, "--holders 5 of --processes 8: use 0 to 4"}, {-1, 0, 0, "--holders -1"},
+		{1, 1200 * time.Millisecond, 0,
+			"--hold-delay 1.2s makes no holder: with half of the requests held it must exceed"},
+		{1, 0, time.Hour, "would hold requests back for 12h0m0s"}, {0, time.Millisecond, 0, ""},
+		{4, 1201 * time.Millisecond, 0, ""},
 	} {
 		c := c
 		c.Holders, c.HoldDelay = bad.holders, bad.delay
 		if bad.itl > 0 {
 			c.ITL = bad.itl
 		}
-		if err := c.checkHolders(); (err == nil) != (bad.want == "") || err != nil && !strings.Contains(err.Error(), bad.want) {
+		if err := c.checkHolders(); (err == nil) != (bad.want == "") || err != nil && !strings.Contains(err.Error(),
+			bad.want) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

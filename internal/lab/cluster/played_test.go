@@ -23,8 +23,9 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
-// The test binary plays the programs: links with their names lead to it. What a program does differently stands in an environment
-// variable, as PROGRAM=BEHAVIOUR words; the directory in the other one gets a file for each process, named after its pid.
+// The test binary plays the programs: links with their names lead to it. What a program does differently stands in an
+// environment variable, as PROGRAM=BEHAVIOUR words; the directory in the other one gets a file for each process, named
+// after its pid.
 const (
 	behaviourEnv = "CLUSTER_TEST_BEHAVIOUR"
 	pidsEnv      = "CLUSTER_TEST_PIDS"
@@ -79,7 +80,9 @@ func play(role string) int {
 	if name == "" {
 		name = role
 	}
-	if err := os.WriteFile(filepath.Join(os.Getenv(pidsEnv), strconv.Itoa(os.Getpid())), fmt.Appendf(nil, "%s %s cores=%s counted=%d", name, strings.Join(os.Args[1:], " "), coresOf("self"), runtime.NumCPU()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(os.Getenv(pidsEnv), strconv.Itoa(os.Getpid())),
+		fmt.Appendf(nil, "%s %s cores=%s counted=%d", name, strings.Join(os.Args[1:], " "), coresOf("self"),
+			runtime.NumCPU()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -87,7 +90,8 @@ func play(role string) int {
 	if role != "loadgen" {
 		nats = "LANEWAY_NATS_URL=" + playedNATS
 	}
-	if args := strings.Join(os.Args, " "); strings.Contains(args, "secret") || nats != "" && os.Getenv("LANEWAY_NATS_URL") != playedNATS {
+	if args := strings.Join(os.Args, " "); strings.Contains(args, "secret") || nats != "" &&
+		os.Getenv("LANEWAY_NATS_URL") != playedNATS {
 		fmt.Fprintln(os.Stderr, "the URL of NATS came another way:", args)
 		return 1
 	}
@@ -144,7 +148,8 @@ func playedSettings(name string) []planeflags.Setting {
 	return []planeflags.Setting{{Name: "lanes", Asked: "2", InForce: "tcp 2 at " + name}, {Name: "advertise-addr"}}
 }
 
-// playedView is a process's /debug/plane with 4 workers in 2 processes, all of them reachable unless the environment says otherwise.
+// playedView is a process's /debug/plane with 4 workers in 2 processes, all of them reachable unless the environment
+// says otherwise.
 func playedView(name string) string {
 	type one struct {
 		ID        string `json:"id"`
@@ -220,10 +225,13 @@ func writeRun(dir, info string, wrong bool) error {
 	if err != nil {
 		return err
 	}
-	d.Add(&report.Row{ID: "a", Phase: report.PhaseMeasured, Ended: report.EndComplete, First: 1, Last: 2, End: 3, Status: 200, OutputTokens: 2, Chunks: 2})
-	run := &report.Run{Schema: report.Schema, ID: "x", StartedAt: report.Stamp(time.Now()), Marks: []string{}, Config: i.Config, Environment: i.Environment,
-		Raw:       &report.Window{Requests: 1, WrongTokens: report.Ptr(int64(0))},
-		Processes: []report.Process{{Role: "frontend", Name: "frontend"}, {Role: "worker", Name: "worker-0"}, {Role: "worker", Name: "worker-1"}}}
+	d.Add(&report.Row{ID: "a", Phase: report.PhaseMeasured, Ended: report.EndComplete, First: 1, Last: 2, End: 3,
+		Status: 200, OutputTokens: 2, Chunks: 2})
+	run := &report.Run{Schema: report.Schema, ID: "x", StartedAt: report.Stamp(time.Now()), Marks: []string{},
+		Config: i.Config, Environment: i.Environment,
+		Raw: &report.Window{Requests: 1, WrongTokens: report.Ptr(int64(0))},
+		Processes: []report.Process{{Role: "frontend", Name: "frontend"}, {Role: "worker", Name: "worker-0"},
+			{Role: "worker", Name: "worker-1"}}}
 	if wrong {
 		*run.Raw.WrongTokens = 3
 	}

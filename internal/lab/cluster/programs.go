@@ -30,7 +30,8 @@ type Programs struct {
 	Frontend, Worker, Loadgen string
 	// Servers is the devservers binary. Empty when etcd and NATS run elsewhere.
 	Servers string
-	// Revision says what they were built from: the revision of the repository, or a hash of the binaries where none is recorded.
+	// Revision says what they were built from: the revision of the repository, or a hash of the binaries where none is
+	// recorded.
 	Revision string
 }
 
@@ -39,7 +40,8 @@ var siblings = []string{"frontend", "mockworker", "loadgen"}
 
 const serversName = "devservers"
 
-// FindPrograms takes the programs from a directory (--bin-dir). servers says whether etcd and NATS are to be started too.
+// FindPrograms takes the programs from a directory (--bin-dir). servers says whether etcd and NATS are to be started
+// too.
 func FindPrograms(dir string, servers bool) (Programs, error) {
 	var errs []error
 	at := func(name string) string {
@@ -75,8 +77,8 @@ func FindPrograms(dir string, servers bool) (Programs, error) {
 	return p, nil
 }
 
-// BuildPrograms builds the programs from the checkout that the working directory is in, into the user's cache, and says so. The Go command's own
-// cache makes a second time quick.
+// BuildPrograms builds the programs from the checkout that the working directory is in, into the user's cache, and says
+// so. The Go command's own cache makes a second time quick.
 func BuildPrograms(ctx context.Context, servers bool, say func(string)) (Programs, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -84,7 +86,8 @@ func BuildPrograms(ctx context.Context, servers bool, say func(string)) (Program
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return Programs{}, fmt.Errorf("no place for built programs (set HOME or XDG_CACHE_HOME, or use --bin-dir): %w", err)
+		return Programs{}, fmt.Errorf("no place for built programs (set HOME or XDG_CACHE_HOME, or use --bin-dir): %w",
+			err)
 	}
 	dir, err := build(ctx, root, filepath.Join(cache, "laneway", "bin"), say)
 	if err != nil {
@@ -105,15 +108,17 @@ func BuildPrograms(ctx context.Context, servers bool, say func(string)) (Program
 	return p, nil
 }
 
-// build compiles into a place of this checkout, where the Go command sees what is still up to date, and puts what came out into a directory that is named
-// after the content and never changes: a build beside a run does not touch the programs of the run.
+// build compiles into a place of this checkout, where the Go command sees what is still up to date, and puts what came
+// out into a directory that is named after the content and never changes: a build beside a run does not touch the
+// programs of the run.
 func build(ctx context.Context, root, cache string, say func(string)) (string, error) {
 	place := sha256.Sum256([]byte(root + "\x00" + runtime.Version()))
 	stage := filepath.Join(cache, "build-"+hex.EncodeToString(place[:8]))
 	if err := os.MkdirAll(stage, 0o755); err != nil {
 		return "", fmt.Errorf("place for built programs: %w", err)
 	}
-	unlock, err := childproc.LockFile(ctx, filepath.Join(cache, "lock"), func() { say("another process builds the programs, waiting for it") })
+	unlock, err := childproc.LockFile(ctx, filepath.Join(cache, "lock"),
+		func() { say("another process builds the programs, waiting for it") })
 	if err != nil {
 		return "", fmt.Errorf("place for built programs: lock: %w", err)
 	}
@@ -152,13 +157,15 @@ func goCommand(ctx context.Context, dir string, args []string) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("building the programs: %w", context.Cause(ctx))
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("building the programs needs the go command; name a directory that holds them built with --bin-dir: %w", err)
+		return fmt.Errorf("building the programs needs the go command; name a directory that holds them built with "+
+			"--bin-dir: %w", err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	return fmt.Errorf("go %s in %s: %w\n%s", args[0], dir, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
 }
 
-// publish copies the binaries into dir, whole or not at all. A dir that is there holds the same already. Called with the lock held.
+// publish copies the binaries into dir, whole or not at all. A dir that is there holds the same already. Called with
+// the lock held.
 func publish(files []string, dir string) error {
 	now := time.Now()
 	if os.Chtimes(dir, now, now) == nil { // notes that it is in use, for prune
@@ -195,7 +202,8 @@ func copyFile(from, to string) (err error) {
 	return err
 }
 
-// prune removes what was not used for a while. Called with the lock held; what it cannot remove stays for the next time.
+// prune removes what was not used for a while. Called with the lock held; what it cannot remove stays for the next
+// time.
 func prune(cache string, keep ...string) {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -247,8 +255,10 @@ func moduleRoot() (string, error) {
 			}
 		}
 		if filepath.Dir(dir) == dir {
-			return "", fmt.Errorf("%s is not inside a checkout of Laneway, so the programs cannot be built: name the directory that holds %s and %s with --bin-dir",
-				start, strings.Join(siblings, ", "), serversName)
+			return "",
+				fmt.Errorf("%s is not inside a checkout of Laneway, so the programs cannot be built: name the "+
+					"directory that holds %s and %s with --bin-dir",
+					start, strings.Join(siblings, ", "), serversName)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (e *NotReadyError) Error() string {
 // errNotYet says that a condition does not hold so far.
 var errNotYet = errors.New("not yet")
 
-// poll calls f until it returns something else than errNotYet, the session fails or the deadline passes; then it returns errNotYet.
+// poll calls f until it returns something else than errNotYet, the session fails or the deadline passes; then it
+// returns errNotYet.
 func (s *session) poll(deadline time.Time, every time.Duration, f func() error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -94,7 +95,8 @@ func (s *session) addresses(c *child, deadline time.Time, keys ...string) ([]str
 }
 
 func (s *session) notReady(c *child, why string) error {
-	return &NotReadyError{What: fmt.Sprintf("%s did not come up within %s", c.name, s.cfg.times.start), Why: why, Last: tail(c.log, tailLines), Log: c.log}
+	return &NotReadyError{What: fmt.Sprintf("%s did not come up within %s", c.name, s.cfg.times.start), Why: why,
+		Last: tail(c.log, tailLines), Log: c.log}
 }
 
 // attribute finds key=value in a line of slog's text handler.
@@ -188,12 +190,14 @@ func (s *session) unreachable(v *planeView) error {
 			why[w.Name] = "the frontend cannot reach it: " + w.Err
 		}
 	}
-	i := slices.IndexFunc(s.workers, func(c *child) bool { return reached[c.name] < s.cfg.engines(slices.Index(s.workers, c)) })
+	i := slices.IndexFunc(s.workers,
+		func(c *child) bool { return reached[c.name] < s.cfg.engines(slices.Index(s.workers, c)) })
 	if i < 0 {
 		return s.notReady(s.frontend, fmt.Sprintf("it reaches %d of %d workers", v.Workers.Reachable, s.cfg.Workers))
 	}
 	c := s.workers[i]
-	text := fmt.Sprintf("the frontend reaches %d of its %d workers, %d of %d in all", reached[c.name], s.cfg.engines(i), v.Workers.Reachable, s.cfg.Workers)
+	text := fmt.Sprintf("the frontend reaches %d of its %d workers, %d of %d in all", reached[c.name], s.cfg.engines(i),
+		v.Workers.Reachable, s.cfg.Workers)
 	if why[c.name] != "" {
 		text += "; " + why[c.name]
 	}

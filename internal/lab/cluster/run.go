@@ -29,8 +29,9 @@ type Outcome struct {
 	Incomplete error
 }
 
-// Run makes all runs, the arms in turn, and returns those that ended with a report, in order. It ends early with an error when ctx ends, a process
-// dies or something does not come up; whatever happens, all that it started has ended when it returns.
+// Run makes all runs, the arms in turn, and returns those that ended with a report, in order. It ends early with an
+// error when ctx ends, a process dies or something does not come up; whatever happens, all that it started has ended
+// when it returns.
 func Run(ctx context.Context, cfg Config) ([]Outcome, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Preflight(ctx); err != nil {
@@ -51,7 +52,8 @@ func Run(ctx context.Context, cfg Config) ([]Outcome, error) {
 		fmt.Fprintln(cfg.Progress, "the processes are not pinned to cores:", why)
 	}
 	if cfg.Holders > 0 {
-		fmt.Fprintf(cfg.Progress, "%d of %d worker processes hold half of their requests back for %s\n", cfg.Holders, cfg.Processes, cfg.holdDelay())
+		fmt.Fprintf(cfg.Progress, "%d of %d worker processes hold half of their requests back for %s\n", cfg.Holders,
+			cfg.Processes, cfg.holdDelay())
 	}
 	var out []Outcome
 	for n := range cfg.Runs {
@@ -68,8 +70,8 @@ func Run(ctx context.Context, cfg Config) ([]Outcome, error) {
 	return out, nil
 }
 
-// Preflight tells what would keep the runs from working, before anything is built or started: settings, open files, ports, servers that the user
-// named and that do not answer.
+// Preflight tells what would keep the runs from working, before anything is built or started: settings, open files,
+// ports, servers that the user named and that do not answer.
 func (c Config) Preflight(ctx context.Context) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -80,7 +82,8 @@ func (c Config) Preflight(ctx context.Context) error {
 	return c.checkServers(ctx)
 }
 
-// nextNumber is the lowest N from which on no arm has a run in dir: a second call beside the first adds runs and overwrites none.
+// nextNumber is the lowest N from which on no arm has a run in dir: a second call beside the first adds runs and
+// overwrites none.
 func nextNumber(dir string, arms []string) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -127,7 +130,8 @@ func (s *session) run() (*Outcome, error) {
 	if err := s.bringUp(); err != nil {
 		return nil, err
 	}
-	s.say("%d workers in %d processes are up after %s, the load begins", s.cfg.Workers, s.cfg.Processes, time.Since(began).Round(100*time.Millisecond))
+	s.say("%d workers in %d processes are up after %s, the load begins", s.cfg.Workers, s.cfg.Processes,
+		time.Since(began).Round(100*time.Millisecond))
 	info, err := s.writeInfo()
 	if err != nil {
 		return nil, err
@@ -151,7 +155,8 @@ func (s *session) run() (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outcome{Name: s.name, Dir: s.dir, Run: r, Invalid: r.Verdict(s.cfg.MaxErrorRate), Incomplete: report.CheckCluster(s.dir)}
+	o := &Outcome{Name: s.name, Dir: s.dir, Run: r, Invalid: r.Verdict(s.cfg.MaxErrorRate),
+		Incomplete: report.CheckCluster(s.dir)}
 	if o.Invalid == nil && s.loadgen.ExitCode() == cli.ExitBadRun {
 		o.Invalid = diedError(s.loadgen.spec, s.loadgen.Child)
 	}
@@ -197,7 +202,8 @@ func (s *session) writeInfo() (string, error) {
 	for k, v := range s.cfg.Settings {
 		config[k] = v
 	}
-	config["response_plane"], config["lanes"], config["server_endpoints"] = s.arm, s.cfg.Lanes(s.arm), s.cfg.ServerEndpoints
+	config["response_plane"], config["lanes"], config["server_endpoints"] = s.arm, s.cfg.Lanes(s.arm),
+		s.cfg.ServerEndpoints
 	if slices.Contains(planeflags.ArmNames(), s.arm) {
 		config["server_endpoints"] = 1 // a reference arm has no more
 	}

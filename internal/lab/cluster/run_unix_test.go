@@ -93,8 +93,10 @@ func newStage(t *testing.T, behaviour string) *stage {
 
 func playedConfig(bin, dir string, out *lines) Config {
 	return Config{
-		Programs: Programs{Frontend: filepath.Join(bin, "frontend"), Worker: filepath.Join(bin, "mockworker"), Loadgen: filepath.Join(bin, "loadgen"), Revision: "r1"},
-		Arms:     []string{"tcp"}, Runs: 1, Workers: 4, Processes: 2, Concurrency: 1, Requests: 1, Warmup: 1, ISL: 1, OSL: 2, ITL: time.Millisecond,
+		Programs: Programs{Frontend: filepath.Join(bin, "frontend"), Worker: filepath.Join(bin, "mockworker"),
+			Loadgen: filepath.Join(bin, "loadgen"), Revision: "r1"},
+		Arms: []string{"tcp"}, Runs: 1, Workers: 4, Processes: 2, Concurrency: 1, Requests: 1, Warmup: 1, ISL: 1,
+		OSL: 2, ITL: time.Millisecond,
 		Router: "random", BindAddr: "127.0.0.1:0", ServerEndpoints: 2, PlaneArgs: []string{"--lanes=2"},
 		// Played programs talk to nobody, so these are only passed on.
 		EtcdEndpoints: redact.URLs("http://etcd:1"), NATSURL: redact.New(playedNATS),
@@ -148,14 +150,16 @@ func TestRunGivesReportAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Name != "tcp-1" || o.Invalid != nil || o.Run.Config["workers"] != 4.0 || o.Run.Config["worker_processes"] != 2.0 || o.Run.Config["response_plane"] != "tcp" ||
+	if o.Name != "tcp-1" || o.Invalid != nil || o.Run.Config["workers"] != 4.0 ||
+		o.Run.Config["worker_processes"] != 2.0 || o.Run.Config["response_plane"] != "tcp" ||
 		o.Run.Environment.Revision != "r1" {
 		t.Errorf("outcome %+v with config %v", o, o.Run.Config)
 	}
 	var settings []report.Setting
 	for name, role := range map[string]string{"frontend": "frontend", "worker-0": "worker"} {
 		for _, p := range playedSettings(name) {
-			settings = append(settings, report.Setting{Process: name, Role: role, Name: p.Name, Asked: p.Asked, InForce: p.InForce})
+			settings = append(settings, report.Setting{Process: name, Role: role, Name: p.Name, Asked: p.Asked,
+				InForce: p.InForce})
 		}
 	}
 	byProcess := func(a, b report.Setting) int { return strings.Compare(a.Process, b.Process) }
@@ -169,7 +173,8 @@ func TestRunGivesReportAndLeavesNothing(t *testing.T) {
 	s.allGone(t, 4)
 	var workers []string
 	for _, line := range s.processes(t) {
-		if !strings.Contains(line, "loadgen") && (!strings.Contains(line, "--response-plane=tcp") || !strings.Contains(line, "--lanes=2") || !strings.Contains(line, "--namespace=cluster-")) {
+		if !strings.Contains(line, "loadgen") && (!strings.Contains(line, "--response-plane=tcp") ||
+			!strings.Contains(line, "--lanes=2") || !strings.Contains(line, "--namespace=cluster-")) {
 			t.Errorf("a program was started without its plane, settings or namespace: %s", line)
 		}
 		if name, rest, _ := strings.Cut(line, " "); strings.HasPrefix(name, "worker-") {
@@ -220,7 +225,8 @@ func TestDeadChildEndsTheRun(t *testing.T) {
 			if !errors.As(err, &died) {
 				t.Fatalf("error %v", err)
 			}
-			if died.Name != c.name || len(died.Last) == 0 || died.Last[len(died.Last)-1] != c.last || !strings.Contains(err.Error(), c.last) {
+			if died.Name != c.name || len(died.Last) == 0 || died.Last[len(died.Last)-1] != c.last ||
+				!strings.Contains(err.Error(), c.last) {
 				t.Errorf("error %v", err)
 			}
 			s.allGone(t, 1)
@@ -231,7 +237,8 @@ func TestDeadChildEndsTheRun(t *testing.T) {
 func TestWorkerThatNeverComesUp(t *testing.T) {
 	for _, c := range []struct{ behaviour, what, why string }{
 		{"worker-1=mute", "worker-1 did not come up", "does not say where it listens"},
-		{"frontend=reaches-3", "worker-1 did not come up", "reaches 1 of its 2 workers, 3 of 4 in all; the frontend cannot reach it: no route to it"},
+		{"frontend=reaches-3", "worker-1 did not come up",
+			"reaches 1 of its 2 workers, 3 of 4 in all; the frontend cannot reach it: no route to it"},
 	} {
 		t.Run(c.behaviour, func(t *testing.T) {
 			s := newStage(t, c.behaviour)
@@ -287,7 +294,8 @@ func TestCancelWhileStarting(t *testing.T) {
 }
 
 func TestChildThatDoesNotStopIsKilledAndNamed(t *testing.T) {
-	for behaviour, state := range map[string]string{"worker-0=stubborn": "killed after", "worker-0=sour-end": "exit status 1"} {
+	for behaviour, state := range map[string]string{"worker-0=stubborn": "killed after",
+		"worker-0=sour-end": "exit status 1"} {
 		t.Run(behaviour, func(t *testing.T) {
 			s := newStage(t, behaviour)
 			s.cfg.times.stop = 4 * time.Second
@@ -345,7 +353,8 @@ func TestKilledRunLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// alive tells whether a process runs. One whose parent has not waited for it is dead all the same: here the new parent may be slow or missing.
+// alive tells whether a process runs. One whose parent has not waited for it is dead all the same: here the new parent
+// may be slow or missing.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -60,7 +60,8 @@ func (c Config) open(ctx context.Context, arm, name string) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--artifact-dir: %w", err)
 	}
-	s := &session{cfg: c, name: name, arm: arm, dir: dir, logs: filepath.Join(dir, "logs"), env: cli.WithoutSettings(os.Environ()), natsURL: c.NATSURL.Whole(), etcdURLs: redact.Wholes(c.EtcdEndpoints)}
+	s := &session{cfg: c, name: name, arm: arm, dir: dir, logs: filepath.Join(dir, "logs"),
+		env: cli.WithoutSettings(os.Environ()), natsURL: c.NATSURL.Whole(), etcdURLs: redact.Wholes(c.EtcdEndpoints)}
 	if err := os.MkdirAll(s.logs, 0o755); err != nil {
 		return nil, fmt.Errorf("--artifact-dir: %w", err)
 	}
@@ -79,7 +80,8 @@ func (s *session) say(format string, a ...any) {
 func (s *session) died(err *DiedError) { s.fail(err) }
 
 func (s *session) spec(name, path string, args ...string) spec {
-	return spec{name: name, path: path, args: args, env: s.env, log: filepath.Join(s.logs, name+".log"), died: s.died, in: s.node(name)}
+	return spec{name: name, path: path, args: args, env: s.env, log: filepath.Join(s.logs, name+".log"), died: s.died,
+		in: s.node(name)}
 }
 
 // startServers starts those of etcd and NATS that the user did not name.
@@ -101,7 +103,8 @@ func (s *session) startServers() error {
 	return nil
 }
 
-func (s *session) startServer(role string, start func(context.Context, devserver.Options) (*devserver.Server, error)) (*server, error) {
+func (s *session) startServer(role string, start func(context.Context, devserver.Options) (*devserver.Server,
+	error)) (*server, error) {
 	log, err := os.OpenFile(filepath.Join(s.logs, role+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("%s: log file: %w", role, err)
@@ -116,7 +119,8 @@ func (s *session) startServer(role string, start func(context.Context, devserver
 		select {
 		case <-srv.stop:
 		case <-srv.Done():
-			s.died(&DiedError{Name: role, State: "its process is gone", Last: tail(log.Name(), tailLines), Log: log.Name()})
+			s.died(&DiedError{Name: role, State: "its process is gone", Last: tail(log.Name(), tailLines),
+				Log: log.Name()})
 		}
 	})
 	if cores := s.cfg.pins.servers(); len(cores) > 0 {
@@ -142,11 +146,12 @@ func (s *session) discoveryEnv() []string {
 
 // discoveryArgs are the flags that lead a program to etcd.
 func (s *session) discoveryArgs() []string {
-	return []string{"--namespace=" + s.namespace, "--etcd-endpoints=" + strings.Join(s.etcdURLs, ","), "--response-plane=" + s.arm}
+	return []string{"--namespace=" + s.namespace, "--etcd-endpoints=" + strings.Join(s.etcdURLs, ","),
+		"--response-plane=" + s.arm}
 }
 
-// stopDrain is how long frontend and workers may wait for open responses. When they are told to stop the load has ended, so nobody reads
-// what is still open.
+// stopDrain is how long frontend and workers may wait for open responses. When they are told to stop the load has
+// ended, so nobody reads what is still open.
 const stopDrain = 5 * time.Second
 
 // workerName is the name of a worker process.
@@ -160,10 +165,12 @@ func (s *session) startWorkers() error {
 			return err
 		}
 		name := workerName(i)
-		args := append(s.discoveryArgs(), "--name="+name, "--worker-id-prefix="+name, fmt.Sprintf("--num-workers=%d", s.cfg.engines(i)),
+		args := append(s.discoveryArgs(), "--name="+name, "--worker-id-prefix="+name, fmt.Sprintf("--num-workers=%d",
+			s.cfg.engines(i)),
 			// Consecutive seeds spread the passes of the processes best.
 			fmt.Sprintf("--seed=%d", i+1), "--admin-addr="+s.address(name), "--bind-addr="+bind,
-			fmt.Sprintf("--output-tokens=%d", s.cfg.OSL), "--time-to-first-token="+s.cfg.TTFT.String(), "--inter-token-latency="+s.cfg.ITL.String(),
+			fmt.Sprintf("--output-tokens=%d", s.cfg.OSL), "--time-to-first-token="+s.cfg.TTFT.String(),
+			"--inter-token-latency="+s.cfg.ITL.String(),
 			"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
 		args = append(args, s.cfg.holdArgs(i)...)
 		sp := s.spec(name, s.cfg.Programs.Worker, append(args, s.cfg.PlaneArgs...)...)
@@ -178,7 +185,8 @@ func (s *session) startWorkers() error {
 
 func (s *session) startFrontend() (err error) {
 	at := s.address(nodeFrontend)
-	args := append(s.discoveryArgs(), "--name=frontend", "--http-addr="+at, "--admin-addr="+at, "--router="+s.cfg.Router,
+	args := append(s.discoveryArgs(), "--name=frontend", "--http-addr="+at, "--admin-addr="+at, "--router="+
+		s.cfg.Router,
 		"--drain-grace=0s", "--drain-timeout="+stopDrain.String())
 	sp := s.spec(nodeFrontend, s.cfg.Programs.Frontend, append(args, s.cfg.PlaneArgs...)...)
 	sp.cores = s.cfg.pins[pinFrontend]
@@ -190,9 +198,12 @@ func (s *session) startFrontend() (err error) {
 // startLoadgen starts the load. Its status lines go to the user too.
 func (s *session) startLoadgen(info string) (err error) {
 	c := s.cfg
-	args := []string{"--url=http://" + s.frontendHTTP, "--model=mock", fmt.Sprintf("--concurrency=%d", c.Concurrency), fmt.Sprintf("--request-count=%d", c.Requests),
-		fmt.Sprintf("--warmup-request-count=%d", c.Warmup), fmt.Sprintf("--isl=%d", c.ISL), fmt.Sprintf("--osl=%d", c.OSL), "--steady-after=" + c.SteadyAfter.String(),
-		fmt.Sprintf("--max-error-rate=%v", c.MaxErrorRate), "--label=" + s.name, "--artifact-dir=" + s.dir, "--run-info=" + info,
+	args := []string{"--url=http://" + s.frontendHTTP, "--model=mock", fmt.Sprintf("--concurrency=%d", c.Concurrency),
+		fmt.Sprintf("--request-count=%d", c.Requests),
+		fmt.Sprintf("--warmup-request-count=%d", c.Warmup), fmt.Sprintf("--isl=%d", c.ISL),
+		fmt.Sprintf("--osl=%d", c.OSL), "--steady-after=" + c.SteadyAfter.String(),
+		fmt.Sprintf("--max-error-rate=%v", c.MaxErrorRate), "--label=" + s.name, "--artifact-dir=" + s.dir,
+		"--run-info=" + info,
 		"--metrics-url=http://" + s.frontendAdmin + "/metrics"}
 	for _, a := range s.workerAdmins {
 		args = append(args, "--metrics-url=http://"+a+"/metrics")
@@ -205,8 +216,8 @@ func (s *session) startLoadgen(info string) (err error) {
 	return err
 }
 
-// close stops everything in order: the load, the frontend, the workers, the network, the servers; so nobody loses a peer that it still uses. It joins all of it
-// and returns what did not stop as it should.
+// close stops everything in order: the load, the frontend, the workers, the network, the servers; so nobody loses a
+// peer that it still uses. It joins all of it and returns what did not stop as it should.
 func (s *session) close() error {
 	var errs []error
 	if c := s.loadgen; c != nil {

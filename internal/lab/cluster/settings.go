@@ -5,8 +5,9 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
-// readSettings asks the frontend and the first worker process which transport settings are in force; the other worker processes were started
-// alike. The lanes of the load must still be there, since sockets tell much of it. Who does not answer is left out, and the check of the run says so.
+// readSettings asks the frontend and the first worker process which transport settings are in force; the other worker
+// processes were started alike. The lanes of the load must still be there, since sockets tell much of it. Who does not
+// answer is left out, and the check of the run says so.
 func (s *session) readSettings() []report.Setting {
 	client := s.httpClient()
 	defer client.CloseIdleConnections()
@@ -20,7 +21,8 @@ func (s *session) readSettings() []report.Setting {
 			return
 		}
 		for _, set := range v.Settings {
-			out = append(out, report.Setting{Process: name, Role: role, Name: set.Name, Asked: set.Asked, InForce: set.InForce})
+			out = append(out, report.Setting{Process: name, Role: role, Name: set.Name, Asked: set.Asked,
+				InForce: set.InForce})
 		}
 	}
 	read("frontend", s.frontend.name, s.frontendAdmin)

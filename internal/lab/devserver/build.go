@@ -26,14 +26,14 @@ const (
 	unusedAfter = 14 * 24 * time.Hour
 )
 
-// BinaryEnv names the environment variable that holds the path of a devservers binary that was built beforehand; nothing
-// is built then.
+// BinaryEnv names the environment variable that holds the path of a devservers binary that was built beforehand;
+// nothing is built then.
 const BinaryEnv = "LANEWAY_DEVSERVERS"
 
 // Build returns the path of the devservers binary, and builds it first when the user's cache does not have it: once for
-// each state of the devservers module and version of Go, also when several processes ask at the same time. log (nil: silent)
-// is told in one line each when it builds, waits or is done; a first build takes about 5 minutes on 2 cores. It needs the go command and a
-// working directory inside a checkout of Laneway, unless BinaryEnv is set.
+// each state of the devservers module and version of Go, also when several processes ask at the same time. log (nil:
+// silent) is told in one line each when it builds, waits or is done; a first build takes about 5 minutes on 2 cores. It
+// needs the go command and a working directory inside a checkout of Laneway, unless BinaryEnv is set.
 func Build(ctx context.Context, log func(string)) (string, error) {
 	if log == nil {
 		log = func(string) {}
@@ -66,7 +66,8 @@ func Build(ctx context.Context, log func(string)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("devserver: %w", err)
 	}
-	unlock, err := childproc.LockFile(ctx, filepath.Join(root, "lock"), func() { log("another process builds the etcd and NATS servers, waiting for it") })
+	unlock, err := childproc.LockFile(ctx, filepath.Join(root, "lock"),
+		func() { log("another process builds the etcd and NATS servers, waiting for it") })
 	if err != nil {
 		return "", fmt.Errorf("devserver: lock: %w", err)
 	}
@@ -101,7 +102,8 @@ func build(ctx context.Context, src, path string) error {
 	})
 	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return fmt.Errorf("devserver: building the etcd and NATS servers needs the go command (or a built binary named by %s): %w", BinaryEnv, err)
+			return fmt.Errorf("devserver: building the etcd and NATS servers needs the go command (or a built binary "+
+				"named by %s): %w", BinaryEnv, err)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("devserver: building the etcd and NATS servers: %w", context.Cause(ctx))
@@ -125,7 +127,9 @@ func findSource() (string, error) {
 			return filepath.Join(dir, "devservers"), nil
 		}
 		if filepath.Dir(dir) == dir {
-			return "", fmt.Errorf("devserver: %s is not inside a checkout of Laneway; run it there, or set %s to a built devservers binary", start, BinaryEnv)
+			return "",
+				fmt.Errorf("devserver: %s is not inside a checkout of Laneway; run it there, or set %s to a built "+
+					"devservers binary", start, BinaryEnv)
 		}
 	}
 }

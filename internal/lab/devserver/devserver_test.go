@@ -119,7 +119,8 @@ func TestFindSourceOutsideACheckout(t *testing.T) {
 
 func TestLifeOfServers(t *testing.T) {
 	bin := mustBuild(t)
-	for kind, start := range map[string]func(context.Context, Options) (*Server, error){"etcd": StartEtcd, "nats": StartNATS} {
+	for kind, start := range map[string]func(context.Context, Options) (*Server,
+		error){"etcd": StartEtcd, "nats": StartNATS} {
 		t.Run(kind, func(t *testing.T) {
 			begin := time.Now()
 			s, err := start(t.Context(), Options{Binary: bin})
@@ -254,8 +255,8 @@ func orphanMaker(how string) {
 
 func TestServersEndWithTheirParent(t *testing.T) {
 	bin := mustBuild(t)
-	// "hung up": only the signal that a stopped process group gets when it loses its last parent; standard input stays open. It may
-	// be seen before the end of standard input and has to mean the same.
+	// "hung up": only the signal that a stopped process group gets when it loses its last parent; standard input stays
+	// open. It may be seen before the end of standard input and has to mean the same.
 	for _, how := range []string{"running", "paused", "hung up"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])

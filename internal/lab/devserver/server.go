@@ -65,7 +65,8 @@ func StartNATS(ctx context.Context, opts Options) (*Server, error) { return star
 
 // start tries a few ports: between finding one free and the server's binding it, another process may have taken it.
 func start(ctx context.Context, kind string, opts Options) (*Server, error) {
-	s := &Server{kind: kind, binary: opts.Binary, opts: opts, dir: opts.Dir, addr: opts.Addr, turn: make(chan struct{}, 1)}
+	s := &Server{kind: kind, binary: opts.Binary, opts: opts, dir: opts.Dir, addr: opts.Addr,
+		turn: make(chan struct{}, 1)}
 	if s.binary == "" {
 		var err error
 		if s.binary, err = Build(ctx, opts.Log); err != nil {
@@ -124,7 +125,8 @@ func (s *Server) args() []string {
 	return args
 }
 
-// freeAddr finds a port that nobody listens on, from 20000 to 29999: below what Linux, macOS and Windows hand out by themselves.
+// freeAddr finds a port that nobody listens on, from 20000 to 29999: below what Linux, macOS and Windows hand out by
+// themselves.
 func freeAddr() (string, error) {
 	var err error
 	for range 100 {
@@ -161,8 +163,8 @@ func (s *Server) Done() <-chan struct{} { return s.process().Done() }
 // LogTail is the end of the log of the server's present life.
 func (s *Server) LogTail() string { return s.process().logTail() }
 
-// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When it returns, every thread has
-// stopped (on Linux; elsewhere the signal was sent).
+// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When it returns, every
+// thread has stopped (on Linux; elsewhere the signal was sent).
 func (s *Server) Pause() error {
 	if err := s.signal("pause", (*childproc.Child).Pause); err != nil {
 		return err

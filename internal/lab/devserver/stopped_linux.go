@@ -20,7 +20,8 @@ func awaitStopped(pid int) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("devserver: %d threads of process %d have not stopped within %v", running, pid, stopWithin)
+			return fmt.Errorf("devserver: %d threads of process %d have not stopped within %v", running, pid,
+				stopWithin)
 		}
 	}
 }

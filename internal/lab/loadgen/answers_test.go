@@ -34,7 +34,8 @@ var answerCases = []struct {
 	end, kind  string
 	said       string
 }{
-	{"/v1/chat/completions", "complete", func(c *call) { c.begin(); c.text("a"); c.finish(1) }, report.EndComplete, "", ""},
+	{"/v1/chat/completions", "complete", func(c *call) { c.begin(); c.text("a"); c.finish(1) }, report.EndComplete, "",
+		""},
 	{"/v1/chat/completions", "event named error with JSON", func(c *call) {
 		c.begin()
 		c.text("a")
@@ -46,7 +47,8 @@ var answerCases = []struct {
 		fmt.Fprint(c.w, "event: error\ndata: backend gone\n\n")
 		c.finish(1)
 	}, report.EndFailed, "failed", "backend gone"},
-	{"/v1/chat/completions", "event named error without data", func(c *call) { c.begin(); fmt.Fprint(c.w, "event: error\n\n"); c.finish(1) }, report.EndFailed, "failed", ""},
+	{"/v1/chat/completions", "event named error without data",
+		func(c *call) { c.begin(); fmt.Fprint(c.w, "event: error\n\n"); c.finish(1) }, report.EndFailed, "failed", ""},
 	{"/v1/chat/completions", "object error", func(c *call) {
 		c.begin()
 		c.text("a")
@@ -79,7 +81,9 @@ var answerCases = []struct {
 		c.data(`{"choices":[],"usage":{"completion_tokens":1}}`)
 		c.data("[DONE]")
 	}, report.EndTruncated, "no_finish_reason", ""},
-	{"/v1/chat/completions", "no choice at all", func(c *call) { c.begin(); c.data(`{"usage":{"completion_tokens":0}}`); c.data("[DONE]") }, report.EndTruncated, "no_finish_reason", ""},
+	{"/v1/chat/completions", "no choice at all",
+		func(c *call) { c.begin(); c.data(`{"usage":{"completion_tokens":0}}`); c.data("[DONE]") }, report.EndTruncated,
+		"no_finish_reason", ""},
 	{"/v1/chat/completions", "one of two choices has no finish_reason", func(c *call) {
 		c.begin()
 		c.data(`{"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}]}`)
@@ -112,19 +116,23 @@ var answerCases = []struct {
 	{"/v1/responses", "ended by the limit that was asked for", func(c *call) {
 		c.begin()
 		c.typed("response.output_text.delta", `,"delta":"a"`)
-		c.typed("response.incomplete", `,"response":{"incomplete_details":{"reason":"max_output_tokens"},"usage":{"output_tokens":1}}`)
+		c.typed("response.incomplete",
+			`,"response":{"incomplete_details":{"reason":"max_output_tokens"},"usage":{"output_tokens":1}}`)
 	}, report.EndComplete, "", ""},
 	{"/v1/responses", "incomplete", func(c *call) {
 		c.begin()
 		c.typed("response.output_text.delta", `,"delta":"a"`)
 		c.typed("response.incomplete", `,"response":{"incomplete_details":{"reason":"content_filter"}}`)
 	}, report.EndFailed, "response_incomplete", "content_filter"},
-	{"/v1/responses", "[DONE] alone", func(c *call) { c.begin(); c.typed("response.output_text.delta", `,"delta":"a"`); c.data("[DONE]") }, report.EndTruncated, "truncated", ""},
+	{"/v1/responses", "[DONE] alone",
+		func(c *call) { c.begin(); c.typed("response.output_text.delta", `,"delta":"a"`); c.data("[DONE]") },
+		report.EndTruncated, "truncated", ""},
 	{"/v1/responses", "failed", func(c *call) {
 		c.begin()
 		c.typed("response.failed", `,"response":{"error":{"code":"server_error","message":"gone"}}`)
 	}, report.EndFailed, "server_error", "gone"},
-	{"/v1/responses", "error", func(c *call) { c.begin(); c.typed("error", `,"code":"E1","message":"m","param":null`) }, report.EndFailed, "E1", "m"},
+	{"/v1/responses", "error", func(c *call) { c.begin(); c.typed("error", `,"code":"E1","message":"m","param":null`) },
+		report.EndFailed, "E1", "m"},
 	{"/v1/messages", "complete", func(c *call) {
 		c.begin()
 		c.typed("message_start", `,"message":{"usage":{"output_tokens":1}}`)
@@ -160,12 +168,14 @@ func TestCompleteAnswers(t *testing.T) {
 					t.Fatalf("row %+v, want %s %s", r, c.end, c.kind)
 				}
 				if c.end == report.EndComplete {
-					if len(run.Errors) > 0 || rows[0].OutputTokens != 1 || rows[0].Chunks != 1 || len(run.Marks) > 0 && run.Marked(report.MarkNoUsage) {
+					if len(run.Errors) > 0 || rows[0].OutputTokens != 1 || rows[0].Chunks != 1 || len(run.Marks) > 0 &&
+						run.Marked(report.MarkNoUsage) {
 						t.Errorf("errors %+v, row %+v, marks %v", run.Errors, rows[0], run.Marks)
 					}
 					return
 				}
-				if want := (report.ErrorKind{End: c.end, Status: 200, Type: c.kind, Message: c.said, Count: 1}); len(run.Errors) != 1 || run.Errors[0] != want {
+				if want := (report.ErrorKind{End: c.end, Status: 200, Type: c.kind, Message: c.said,
+					Count: 1}); len(run.Errors) != 1 || run.Errors[0] != want {
 					t.Errorf("errors %+v, want %+v", run.Errors, want)
 				}
 			})
@@ -183,15 +193,18 @@ func TestRequestsOfEachAPI(t *testing.T) {
 	} {
 		var got, version string
 		s := newServer(t, func(_ *server, c *call) {
-			got, version = strings.Replace(fmt.Sprint(c.body), c.id+" of", "PROMPT", 1), c.r.Header.Get("Anthropic-Version")
+			got, version = strings.Replace(fmt.Sprint(c.body), c.id+" of", "PROMPT", 1),
+				c.r.Header.Get("Anthropic-Version")
 			http.Error(c.w, "", 500)
 		})
-		loadURL(t, t.Context(), s.URL+path, Config{Requests: 1, OSL: 7, ISL: 2, ExtraBody: `{"x":1,"stream_options":{"continuous_usage_stats":true}}`})
+		loadURL(t, t.Context(), s.URL+path, Config{Requests: 1, OSL: 7, ISL: 2,
+			ExtraBody: `{"x":1,"stream_options":{"continuous_usage_stats":true}}`})
 		if got != want || (version != "") != (path == "/v1/messages") {
 			t.Errorf("%s, version %q:\n%s, want\n%s", path, version, got, want)
 		}
 	}
-	for body, ok := range map[string]bool{`{"stream_options":{}}`: true, `{"stream_options":1}`: false, `{"stream_options":null}`: false, `{"input":"x"}`: false, `{"n":2}`: false} {
+	for body, ok := range map[string]bool{`{"stream_options":{}}`: true, `{"stream_options":1}`: false,
+		`{"stream_options":null}`: false, `{"input":"x"}`: false, `{"n":2}`: false} {
 		if err := CheckBody(body); (err == nil) != ok {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -219,7 +232,8 @@ func TestWhatTheServerSaid(t *testing.T) {
 		})
 		var log bytes.Buffer
 		dir := t.TempDir()
-		cfg := Config{URL: redact.New(s.URL + "?api_key=q-9876543210"), Dir: dir, Client: client, Concurrency: 16, Requests: 12, Warmup: 4, OSL: 1, ISL: 1, Header: []string{"Authorization: Bearer sk-0123456789"},
+		cfg := Config{URL: redact.New(s.URL + "?api_key=q-9876543210"), Dir: dir, Client: client, Concurrency: 16,
+			Requests: 12, Warmup: 4, OSL: 1, ISL: 1, Header: []string{"Authorization: Bearer sk-0123456789"},
 			Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if _, err := Run(t.Context(), cfg); err != nil {
 			t.Fatal(err)
@@ -229,7 +243,8 @@ func TestWhatTheServerSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []report.ErrorKind{
-			{End: report.EndFailed, Status: 401, Type: "auth", Message: "key [redacted][redacted] <is> unknown", Count: 8},
+			{End: report.EndFailed, Status: 401, Type: "auth", Message: "key [redacted][redacted] <is> unknown",
+				Count: 8},
 			{End: report.EndTruncated, Status: 200, Type: "truncated", Count: 4},
 			{End: report.EndFailed, Status: 502, Type: "http_502", Message: strings.Repeat("é", 250), Count: 4},
 		}
@@ -252,7 +267,8 @@ func TestWhatTheServerSaid(t *testing.T) {
 		if n := strings.Count(log.String(), "unknown"); n != 1 || strings.Count(log.String(), "request failed") != 3 {
 			t.Errorf("the message is %d times in the log:\n%s", n, &log)
 		}
-		if all := string(page) + log.String(); strings.Contains(all, "sk-0123456789") || strings.Contains(all, "q-9876543210") {
+		if all := string(page) + log.String(); strings.Contains(all, "sk-0123456789") ||
+			strings.Contains(all, "q-9876543210") {
 			t.Error("the key is in the page or the log")
 		}
 	})
@@ -260,7 +276,8 @@ func TestWhatTheServerSaid(t *testing.T) {
 
 // TestSecretsOfURLs: whatever the URL held, in the forms in which a request carries it, is cut out of what is said.
 func TestSecretsOfURLs(t *testing.T) {
-	for _, raw := range []string{"http://user:hunter2-pw@h/", "http://sometoken123@h/", "http://h/?api_key=ab%2Bcdefgh%3D"} {
+	for _, raw := range []string{"http://user:hunter2-pw@h/", "http://sometoken123@h/",
+		"http://h/?api_key=ab%2Bcdefgh%3D"} {
 		s := newServer(t, func(_ *server, c *call) {
 			auth := strings.TrimPrefix(c.r.Header.Get("Authorization"), "Basic ")
 			user, pass, _ := c.r.BasicAuth()
@@ -268,13 +285,15 @@ func TestSecretsOfURLs(t *testing.T) {
 				pass = user
 			}
 			c.w.WriteHeader(401)
-			fmt.Fprintf(c.w, `{"error":{"message":"%s|%s|%s|%s","type":"bad %s%s"}}`, auth, pass, c.r.URL.RawQuery, c.r.URL.Query().Get("api_key"),
+			fmt.Fprintf(c.w, `{"error":{"message":"%s|%s|%s|%s","type":"bad %s%s"}}`, auth, pass, c.r.URL.RawQuery,
+				c.r.URL.Query().Get("api_key"),
 				auth, c.r.URL.Query().Get("api_key"))
 		})
 		at := strings.Replace(raw, "h/", strings.TrimPrefix(s.URL, "http://")+"/", 1)
 		run, rows := loadURL(t, t.Context(), at, Config{Requests: 1, OSL: 1, ISL: 1})
 		all := fmt.Sprint(run.Errors, rows)
-		for _, secret := range []string{"hunter2-pw", "sometoken123", "ab%2Bcdefgh", "ab+cdefgh", "dXNlcjpodW50ZXIy", "c29tZXRva2VuMTIz"} {
+		for _, secret := range []string{"hunter2-pw", "sometoken123", "ab%2Bcdefgh", "ab+cdefgh", "dXNlcjpodW50ZXIy",
+			"c29tZXRva2VuMTIz"} {
 			if strings.Contains(all, secret) {
 				t.Errorf("%s: %s is in %s", raw, secret, all)
 			}
@@ -290,7 +309,8 @@ func TestSecretsOfURLs(t *testing.T) {
 func TestBundledTokens(t *testing.T) {
 	const pause = 60 // ms
 	usage := func(c *call, text string, total int) {
-		c.data(`{"choices":[{"index":0,"delta":{"content":"` + text + `"},"finish_reason":null}],"usage":{"completion_tokens":` + strconv.Itoa(total) + `}}`)
+		c.data(`{"choices":[{"index":0,"delta":{"content":"` + text +
+			`"},"finish_reason":null}],"usage":{"completion_tokens":` + strconv.Itoa(total) + `}}`)
 	}
 	for _, k := range []struct {
 		name    string
@@ -301,10 +321,16 @@ func TestBundledTokens(t *testing.T) {
 	}{
 		{"all in one chunk", func(c *call) { c.sse("w"); c.tokens(0, 1, 2, 3, 4); c.finish(5) }, 0, 5, true},
 		{"all in one chunk, not verified", func(c *call) { c.begin(); c.text("all"); c.finish(5) }, 0, 0, true},
-		{"verified text tells", func(c *call) { c.sse("w"); c.tokens(0, 1, 2, 3); sleepMS(pause); c.tokens(4); c.finish(5) }, pause, 4, true},
-		{"usage with each chunk tells", func(c *call) { c.begin(); usage(c, "four", 4); sleepMS(pause); usage(c, "one", 5); c.finish(5) }, pause, 4, true},
-		{"nobody tells", func(c *call) { c.begin(); c.text("four"); sleepMS(pause); c.text("one"); c.finish(5) }, pause / 4, 0, true},
-		{"one a chunk", func(c *call) { c.sse("w"); c.tokens(0); sleepMS(pause); c.tokens(1); c.finish(2) }, pause, 1, false},
+		{"verified text tells",
+			func(c *call) { c.sse("w"); c.tokens(0, 1, 2, 3); sleepMS(pause); c.tokens(4); c.finish(5) }, pause, 4,
+			true},
+		{"usage with each chunk tells",
+			func(c *call) { c.begin(); usage(c, "four", 4); sleepMS(pause); usage(c, "one", 5); c.finish(5) }, pause, 4,
+			true},
+		{"nobody tells", func(c *call) { c.begin(); c.text("four"); sleepMS(pause); c.text("one"); c.finish(5) },
+			pause / 4, 0, true},
+		{"one a chunk", func(c *call) { c.sse("w"); c.tokens(0); sleepMS(pause); c.tokens(1); c.finish(2) }, pause, 1,
+			false},
 		{"one a chunk and an end token", func(c *call) {
 			c.begin()
 			c.text("x")
@@ -317,11 +343,13 @@ func TestBundledTokens(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			run, rows := load(t, newServer(t, func(_ *server, c *call) { k.script(c) }), Config{Requests: 1, OSL: 5, ISL: 1})
+			run, rows := load(t, newServer(t, func(_ *server, c *call) { k.script(c) }),
+				Config{Requests: 1, OSL: 5, ISL: 1})
 			itl, ok := rows[0].ITL()
 			if ok != (k.itl > 0) || itl < k.itl/2*1e6 || // (the client may have read the first chunk late)
 				rows[0].FirstTokens != k.tokens {
-				t.Errorf("ITL %v ms (%v), want %v; first chunk %d tokens, want %d", itl/1e6, ok, k.itl, rows[0].FirstTokens, k.tokens)
+				t.Errorf("ITL %v ms (%v), want %v; first chunk %d tokens, want %d", itl/1e6, ok, k.itl,
+					rows[0].FirstTokens, k.tokens)
 			}
 			if ok && k.tokens > 0 && itl != float64(rows[0].Last-rows[0].First)/float64(rows[0].OutputTokens-k.tokens) {
 				t.Errorf("ITL %v of row %+v", itl, rows[0])

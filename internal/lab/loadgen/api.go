@@ -22,11 +22,15 @@ var usageWanted = map[string]any{"include_usage": true}
 
 // The APIs. What a complete answer is stands in docs/reading-reports.md.
 var (
-	chatAPI = &api{path: "/chat/completions", options: usageWanted, limit: "max_tokens", prompt: `"messages":[{"role":"user","content":"`, close: `"}]}`,
+	chatAPI = &api{path: "/chat/completions", options: usageWanted, limit: "max_tokens",
+		prompt: `"messages":[{"role":"user","content":"`, close: `"}]}`,
 		scan: scanChoices, listed: true}
-	completionsAPI = &api{path: "/completions", options: usageWanted, limit: "max_tokens", prompt: `"prompt":"`, close: `"}`, scan: scanChoices, listed: true}
-	responsesAPI   = &api{path: "/responses", limit: "max_output_tokens", prompt: `"input":"`, close: `"}`, scan: scanTyped}
-	messagesAPI    = &api{path: "/messages", limit: "max_tokens", prompt: `"messages":[{"role":"user","content":"`, close: `"}]}`, header: "anthropic-version: 2023-06-01",
+	completionsAPI = &api{path: "/completions", options: usageWanted, limit: "max_tokens", prompt: `"prompt":"`,
+		close: `"}`, scan: scanChoices, listed: true}
+	responsesAPI = &api{path: "/responses", limit: "max_output_tokens", prompt: `"input":"`, close: `"}`,
+		scan: scanTyped}
+	messagesAPI = &api{path: "/messages", limit: "max_tokens", prompt: `"messages":[{"role":"user","content":"`,
+		close: `"}]}`, header: "anthropic-version: 2023-06-01",
 		scan: scanTyped}
 )
 
@@ -90,7 +94,8 @@ func scanTyped(p []byte) (chunk, error) {
 		c.finish(reason)
 	}
 	switch string(plain(top.kind)) {
-	case "response.output_text.delta", "response.reasoning_text.delta", "response.reasoning_summary_text.delta", "content_block_delta":
+	case "response.output_text.delta", "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"content_block_delta":
 		c.content = delta
 	case "response.completed", "message_stop":
 		c.last = true

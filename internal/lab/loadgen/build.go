@@ -20,7 +20,8 @@ func (e *engine) build(c client, col *collector, smp *sampler, interrupted bool)
 	fig := newFigures(e.t0, smp.samples, rows)
 	state := e.plan.state()
 	run := &report.Run{
-		Schema: report.Schema, ID: e.prefix[:len(e.prefix)-1], Label: e.cfg.Label, StartedAt: report.Stamp(e.t0), Marks: []string{},
+		Schema: report.Schema, ID: e.prefix[:len(e.prefix)-1], Label: e.cfg.Label, StartedAt: report.Stamp(e.t0),
+		Marks:  []string{},
 		Config: e.config(c.kind()), Environment: e.environment(&smp.debugs),
 		Client: report.Client{Kind: c.kind()},
 	}
@@ -86,7 +87,8 @@ func (e *engine) config(kind string) map[string]any {
 		out[k] = v
 	}
 	// What the defaults and the server decided beats what the flags said.
-	out["model"], out["concurrency"], out["request_count"], out["warmup_request_count"] = e.cfg.Model, e.cfg.Concurrency, e.cfg.Requests, e.cfg.Warmup
+	out["model"], out["concurrency"], out["request_count"], out["warmup_request_count"] = e.cfg.Model,
+		e.cfg.Concurrency, e.cfg.Requests, e.cfg.Warmup
 	out["isl"], out["osl"] = e.cfg.ISL, e.cfg.OSL
 	out["client"] = kind
 	if e.fallback != "" {
@@ -150,13 +152,15 @@ func addHolders(run *report.Run, rows []report.Row) {
 	}
 	holders, reference := 0, 0
 	for _, l := range loads {
-		i := slices.IndexFunc(run.Processes, func(p report.Process) bool { return p.Role == roleWorker && p.Name == l.Name })
+		i := slices.IndexFunc(run.Processes,
+			func(p report.Process) bool { return p.Role == roleWorker && p.Name == l.Name })
 		if i < 0 {
 			run.Processes = append(run.Processes, report.Process{Role: roleWorker, Name: l.Name})
 			i = len(run.Processes) - 1
 		}
 		p := &run.Processes[i]
-		p.Requests, p.MeanFirstResponse, p.Holder = report.Ptr(l.Requests), report.Ptr(l.MeanFirstResponse/1e6), report.Ptr(l.Holder)
+		p.Requests, p.MeanFirstResponse, p.Holder = report.Ptr(l.Requests), report.Ptr(l.MeanFirstResponse/1e6),
+			report.Ptr(l.Holder)
 		if l.Holder {
 			holders++
 		}

@@ -5,8 +5,8 @@ import "fmt"
 // fallbackKey is where the report's config says why the client is not one that costs less.
 const fallbackKey = "client_fallback"
 
-// newClient makes the client that the configuration asks for. With ClientAuto it is the one that costs least of those that work here, and e.fallback says
-// what kept it from being a cheaper one.
+// newClient makes the client that the configuration asks for. With ClientAuto it is the one that costs least of those
+// that work here, and e.fallback says what kept it from being a cheaper one.
 func (e *engine) newClient() (client, error) {
 	kind := e.cfg.Client
 	if kind == ClientAuto {
@@ -19,7 +19,8 @@ func (e *engine) newClient() (client, error) {
 		return nil, fmt.Errorf("the %s client does not speak TLS: use the goroutines client, or http", kind)
 	}
 	c, err := newLoopClient(e, kind)
-	if err != nil && e.cfg.Client == ClientAuto && kind == ClientRing { // what the probe did not see, like a limit on memory
+	// what the probe did not see, like a limit on memory
+	if err != nil && e.cfg.Client == ClientAuto && kind == ClientRing {
 		e.fall(err)
 		return newLoopClient(e, ClientEpoll)
 	}

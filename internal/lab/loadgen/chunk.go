@@ -32,7 +32,8 @@ const (
 
 // givenUp are the finish reasons of an answer that its engine gave up, and the error types that they become.
 var givenUp = map[string][]byte{
-	"abort": []byte("finish_reason_abort"), "error": []byte("finish_reason_error"), "timeout": []byte("finish_reason_timeout"),
+	"abort": []byte("finish_reason_abort"), "error": []byte("finish_reason_error"),
+	"timeout":   []byte("finish_reason_timeout"),
 	"cancelled": []byte("finish_reason_cancelled"), "canceled": []byte("finish_reason_cancelled"),
 }
 
@@ -328,7 +329,8 @@ func (s *scanner) number(dst *int) error {
 	v := 0
 	for _, d := range s.p[start:s.i] {
 		if d < '0' || d > '9' { // 2.56e2 is whole too
-			if f, err := strconv.ParseFloat(string(s.p[start:s.i]), 64); err == nil && f >= 0 && f < maxTokens && f == math.Trunc(f) {
+			if f, err := strconv.ParseFloat(string(s.p[start:s.i]), 64); err == nil && f >= 0 && f < maxTokens &&
+				f == math.Trunc(f) {
 				*dst = int(f)
 			}
 			return nil

@@ -107,7 +107,8 @@ func ask(p []byte, typed bool) (o oracle, ok bool) {
 	details, _ := response["incomplete_details"].(map[string]any)
 	kind, _ := m["type"].(string)
 	switch kind {
-	case "response.output_text.delta", "response.reasoning_text.delta", "response.reasoning_summary_text.delta", "content_block_delta":
+	case "response.output_text.delta", "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"content_block_delta":
 		o.contents = deltas
 	case "response.completed", "message_stop":
 		o.last = true
@@ -138,10 +139,14 @@ var events = []string{
 	`{"choices":[{"delta":{"reasoning_content":"think"}}]}`,
 	`{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"content\":\"no\"}"}}]}}]}`,
 	`{"error":{"message":"a \"b\"","type":"upstream_error","param":null,"code":null}}`,
-	`{"error":"text"}`, `{"error":null,"choices":[]}`, `{}`, `{"usage":{"completion_tokens":-3}}`, `{"usage":{"completion_tokens":2.5}}`, `{"usage":[1]}`,
-	`{"choices":[{"index":1,"delta":{},"finish_reason":"abort"}],"usage":{"completion_tokens":2.56e2}}`, `{"choices":[{"index":70,"finish_reason":"l\u0065ngth"}]}`,
-	`{"object":"error","message":"out of memory","type":"InternalServerError","param":null,"code":500}`, `{"object":"err\u006fr","code":"x"}`, `{"type":"error","message":"m"}`,
-	`{"usage":{"completion_tokens":2000000000000}}`, `{"usage":{"completion_tokens":-0}}`, "{\"\\u0063hoices\":[{\"delta\":{\"content\":\"\xa7\"}}]}",
+	`{"error":"text"}`, `{"error":null,"choices":[]}`, `{}`, `{"usage":{"completion_tokens":-3}}`,
+	`{"usage":{"completion_tokens":2.5}}`, `{"usage":[1]}`,
+	`{"choices":[{"index":1,"delta":{},"finish_reason":"abort"}],"usage":{"completion_tokens":2.56e2}}`,
+	`{"choices":[{"index":70,"finish_reason":"l\u0065ngth"}]}`,
+	`{"object":"error","message":"out of memory","type":"InternalServerError","param":null,"code":500}`,
+	`{"object":"err\u006fr","code":"x"}`, `{"type":"error","message":"m"}`,
+	`{"usage":{"completion_tokens":2000000000000}}`, `{"usage":{"completion_tokens":-0}}`,
+	"{\"\\u0063hoices\":[{\"delta\":{\"content\":\"\xa7\"}}]}",
 	`{"choices":{"delta":1}}`, `{"choices":[1,null,"x",[]]}`, `{"\u0063hoices":[{"delta":{"content":"escaped key"}}]}`,
 }
 
@@ -202,13 +207,15 @@ func compare(t *testing.T, p []byte, typed bool) {
 	if len(want.tokens) == 0 && c.tokens != -1 || len(want.tokens) > 0 && !slices.Contains(want.tokens, c.tokens) {
 		t.Fatalf("%s: %d tokens, want one of %d", p, c.tokens, want.tokens)
 	}
-	if c.opened != want.opened || c.done != want.done || c.length != want.length || c.last != want.last || c.failed != want.failed {
+	if c.opened != want.opened || c.done != want.done || c.length != want.length || c.last != want.last ||
+		c.failed != want.failed {
 		t.Fatalf("%s: got %+v, want %+v", p, c, want)
 	}
 }
 
 func TestScanRefuses(t *testing.T) {
-	for _, p := range []string{"", "x", "[]", `"text"`, `{"a"`, `{"a":}`, `{"a":1`, `{"a":1}x`, `{"a":nul}`, `{"a":"`, `{"a":{`, `{,}`, strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)} {
+	for _, p := range []string{"", "x", "[]", `"text"`, `{"a"`, `{"a":}`, `{"a":1`, `{"a":1}x`, `{"a":nul}`, `{"a":"`,
+		`{"a":{`, `{,}`, strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)} {
 		for _, typed := range []bool{false, true} {
 			if _, err := scanOf(typed)([]byte(p)); err == nil {
 				t.Errorf("%q was read", p)
@@ -219,11 +226,15 @@ func TestScanRefuses(t *testing.T) {
 
 func TestErrorsOfBodies(t *testing.T) {
 	for body, want := range map[string][2]string{
-		`{"error":{"type":"overloaded_error","message":"wait"}}`: {"overloaded_error", "wait"}, `{"error":{"code":"rate_limit"}}`: {"rate_limit", `{"code":"rate_limit"}`},
-		`{"error":{"code":429,"message":"m"}}`: {"", "m"}, `{"error":"x"}`: {"", "x"}, `<html>`: {"", "<html>"}, ``: {}, `{"detail":"Not Found"}`: {"", "Not Found"},
+		`{"error":{"type":"overloaded_error","message":"wait"}}`: {"overloaded_error", "wait"},
+		`{"error":{"code":"rate_limit"}}`:                        {"rate_limit", `{"code":"rate_limit"}`},
+		`{"error":{"code":429,"message":"m"}}`:                   {"", "m"}, `{"error":"x"}`: {"", "x"},
+		`<html>`: {"", "<html>"}, ``: {},
+		`{"detail":"Not Found"}`: {"", "Not Found"},
 		`{"object":"error","message":"big","type":"BadRequestError","code":400}`: {"BadRequestError", "big"},
-		`{"type":"error","error":{"type":"api_error","message":"down"}}`:         {"api_error", "down"}, `{"type":"error","code":"E","message":"m"}`: {"E", "m"},
-		`{"error":null,"message":"m"}`: {"", "m"}, `[1]`: {"", "[1]"},
+		`{"type":"error","error":{"type":"api_error","message":"down"}}`:         {"api_error", "down"},
+		`{"type":"error","code":"E","message":"m"}`:                              {"E", "m"},
+		`{"error":null,"message":"m"}`:                                           {"", "m"}, `[1]`: {"", "[1]"},
 	} {
 		if kind, said := errorOf([]byte(body)); kind != want[0] || said != want[1] {
 			t.Errorf("%s: %q %q, want %q", body, kind, said, want)
@@ -231,7 +242,8 @@ func TestErrorsOfBodies(t *testing.T) {
 	}
 }
 
-// duplicates tells whether a key stands twice in an object: encoding/json takes the last, scanChunk the first that is not empty, and no server sends it.
+// duplicates tells whether a key stands twice in an object: encoding/json takes the last, scanChunk the first that is
+// not empty, and no server sends it.
 func duplicates(p []byte) bool {
 	dec := json.NewDecoder(strings.NewReader(string(p)))
 	type level struct {

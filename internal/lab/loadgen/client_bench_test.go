@@ -19,12 +19,12 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
-// tickServerEnv makes the test binary the server of BenchmarkClients, so that the client's processor time is its process's. Its value is the time between
-// the tokens of a response.
+// tickServerEnv makes the test binary the server of BenchmarkClients, so that the client's processor time is its
+// process's. Its value is the time between the tokens of a response.
 const tickServerEnv = "LANEWAY_TEST_TICK_SERVER"
 
-// tickServer answers each request with one token every itl, from a few goroutines that serve many connections each: the timing of a
-// busy frontend at little cost.
+// tickServer answers each request with one token every itl, from a few goroutines that serve many connections each: the
+// timing of a busy frontend at little cost.
 func tickServer(itl time.Duration) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,12 +55,15 @@ func tickServer(itl time.Duration) {
 				keep := live[:0]
 				for _, st := range live {
 					tok = st.g.Append(tok[:0], st.i)
-					ev := fmt.Appendf(buf[:0], "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%s\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n", tok)
+					ev := fmt.Appendf(buf[:0],
+						"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%s\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n", tok)
 					buf = ev
 					st.i++
 					last := st.i == st.n
 					if last {
-						ev = fmt.Appendf(ev, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", st.n)
+						ev = fmt.Appendf(ev,
+							"data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: "+
+								"{\"choices\":[],\"usage\":{\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", st.n)
 					}
 					out := fmt.Appendf(nil, "%x\r\n%s\r\n", len(ev), ev)
 					if last {
@@ -100,8 +103,11 @@ func tickServer(itl time.Duration) {
 				var n int
 				_, rest, _ := strings.Cut(string(body), `"max_tokens":`)
 				fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n)
-				fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Laneway-Worker: w\r\nTransfer-Encoding: chunked\r\n\r\n")
-				st := &stream{conn: conn, g: tokentext.New(req.Header.Get("X-Request-Id")), n: n, ended: make(chan struct{})}
+				fmt.Fprintf(conn,
+					"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Laneway-Worker: w\r\nTransfer-Encoding: "+
+						"chunked\r\n\r\n")
+				st := &stream{conn: conn, g: tokentext.New(req.Header.Get("X-Request-Id")), n: n,
+					ended: make(chan struct{})}
 				add[k%shards] <- st
 				<-st.ended
 			}
@@ -109,9 +115,10 @@ func tickServer(itl time.Duration) {
 	}
 }
 
-// BenchmarkClients holds the clients against each other: processor time of the client's process per event, against a server in another process
-// that sends each of c open responses a token every ITL, 41,000 a second in all. One iteration is a round in which each client has one run; rounds go forth and back, so that a
-// drift of the machine meets all. Medians are reported, and ranges logged: below 5 rounds they say little.
+// BenchmarkClients holds the clients against each other: processor time of the client's process per event, against a
+// server in another process that sends each of c open responses a token every ITL, 41,000 a second in all. One
+// iteration is a round in which each client has one run; rounds go forth and back, so that a drift of the machine meets
+// all. Medians are reported, and ranges logged: below 5 rounds they say little.
 //
 //	go test ./internal/lab/loadgen -run=NONE -bench=Clients -benchtime=6x -timeout=30m
 func BenchmarkClients(b *testing.B) {
@@ -128,7 +135,8 @@ func BenchmarkClients(b *testing.B) {
 		}
 		kinds = append(kinds, k)
 	}
-	for _, l := range []benchLoad{{c: 1024, itl: 25 * time.Millisecond, tokens: 200}, {c: 8192, itl: 200 * time.Millisecond, tokens: 25}} {
+	for _, l := range []benchLoad{{c: 1024, itl: 25 * time.Millisecond, tokens: 200},
+		{c: 8192, itl: 200 * time.Millisecond, tokens: 25}} {
 		for _, l.tick = range []time.Duration{0, time.Millisecond} {
 			b.Run(fmt.Sprintf("c=%d/tick=%v", l.c, l.tick), func(b *testing.B) { benchClients(b, kinds, l) })
 		}
@@ -191,7 +199,8 @@ func benchRun(b *testing.B, kind string, l benchLoad) []float64 {
 	}
 	runtime.GC() // what the run before left is not this one's
 	before, _ := procstat.ReadCPU(procstat.Self)
-	run, err := Run(b.Context(), Config{URL: redact.New("http://" + strings.TrimSpace(addr)), Model: "m", Client: kind, Concurrency: l.c, Requests: l.c, OSL: l.tokens,
+	run, err := Run(b.Context(), Config{URL: redact.New("http://" + strings.TrimSpace(addr)), Model: "m", Client: kind,
+		Concurrency: l.c, Requests: l.c, OSL: l.tokens,
 		Warmup: DefaultWarmup, Tick: l.tick})
 	if err != nil {
 		b.Fatal(err)
@@ -201,5 +210,6 @@ func benchRun(b *testing.B, kind string, l benchLoad) []float64 {
 		b.Fatalf("client %s, raw %+v", run.Client.Kind, w)
 	}
 	events := run.Raw.Chunks + int64(l.c*l.tokens/2) // and about half the tokens for each warm-up request
-	return []float64{float64(after.Sub(before).Total().Microseconds()) / float64(events), *run.Client.ScheduleDelayP99, run.Raw.ICL.P99}
+	return []float64{float64(after.Sub(before).Total().Microseconds()) / float64(events), *run.Client.ScheduleDelayP99,
+		run.Raw.ICL.P99}
 }

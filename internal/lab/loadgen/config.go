@@ -54,7 +54,8 @@ type Config struct {
 	Concurrency int
 	// Requests is the number of measured requests; 0 leaves the end to Duration. One of the two must be set.
 	Requests int
-	// Duration is for how long measured requests are started, counted from the first; those that are open then still end. 0 = no limit.
+	// Duration is for how long measured requests are started, counted from the first; those that are open then still
+	// end. 0 = no limit.
 	Duration time.Duration
 	// Rate starts requests on a fixed schedule, per second, instead of the closed loop. 0 = closed loop.
 	Rate float64
@@ -62,8 +63,9 @@ type Config struct {
 	Arrival string
 	// ISL and OSL are the input and output tokens of a request. Defaults 1024 and 256.
 	ISL, OSL int
-	// Warmup is the number of requests before the measured ones. Their output lengths are spread over 1..OSL, so that their ends, and with them
-	// the starts of the measured requests, are spread over one response. 0 is none, DefaultWarmup is Concurrency.
+	// Warmup is the number of requests before the measured ones. Their output lengths are spread over 1..OSL, so that
+	// their ends, and with them the starts of the measured requests, are spread over one response. 0 is none,
+	// DefaultWarmup is Concurrency.
 	Warmup int
 	// Ramp spreads the first starts of the closed loop over this time. 0 = all at once.
 	Ramp time.Duration
@@ -77,11 +79,13 @@ type Config struct {
 	Seed uint64
 	// Audit is AuditAuto (default), AuditOn or AuditOff.
 	Audit string
-	// Client is ClientAuto (default: the one that costs least of those that work here), ClientRing, ClientEpoll or ClientGoroutines.
+	// Client is ClientAuto (default: the one that costs least of those that work here), ClientRing, ClientEpoll or
+	// ClientGoroutines.
 	Client string
 	// Loops is the number of loops of the io_uring and epoll clients; 0 = one for every two cores. 1..64.
 	Loops int
-	// Tick is how long a loop lets events gather when they come faster than 4,000 a second; 0 = not at all, up to 10 ms.
+	// Tick is how long a loop lets events gather when they come faster than 4,000 a second; 0 = not at all, up to 10
+	// ms.
 	Tick time.Duration
 
 	// MetricsURLs are the Prometheus endpoints of frontends and workers.
@@ -97,8 +101,8 @@ type Config struct {
 	Stop <-chan struct{}
 	// Each is told of every request that has ended, by one goroutine; nil for nobody.
 	Each func(report.Row)
-	// Late is told each time how late a loop of the client was, by the loop, so it may be called concurrently and must not wait; nil for nobody. The report has the
-	// whole run's.
+	// Late is told each time how late a loop of the client was, by the loop, so it may be called concurrently and must
+	// not wait; nil for nobody. The report has the whole run's.
 	Late func(time.Duration)
 	// Progress is called about once a second from one goroutine; nil for none.
 	Progress func(Status)
@@ -168,8 +172,10 @@ func (c Config) Validate() error {
 		name string
 		v    int64
 	}{
-		{"Concurrency", int64(c.Concurrency)}, {"Requests", int64(c.Requests)}, {"ISL", int64(c.ISL)}, {"OSL", int64(c.OSL)}, {"Loops", int64(c.Loops)},
-		{"Duration", int64(c.Duration)}, {"Ramp", int64(c.Ramp)}, {"SteadyAfter", int64(c.SteadyAfter)}, {"Timeout", int64(c.Timeout)},
+		{"Concurrency", int64(c.Concurrency)}, {"Requests", int64(c.Requests)}, {"ISL", int64(c.ISL)},
+		{"OSL", int64(c.OSL)}, {"Loops", int64(c.Loops)},
+		{"Duration", int64(c.Duration)}, {"Ramp", int64(c.Ramp)}, {"SteadyAfter", int64(c.SteadyAfter)},
+		{"Timeout", int64(c.Timeout)},
 	} {
 		if n.v < 0 {
 			bad("%s is %d, expected 0 or more", n.name, n.v)

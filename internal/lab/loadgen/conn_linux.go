@@ -140,7 +140,8 @@ func (l *loop) took(s *slot, p []byte, now int64) {
 	}
 }
 
-// broken takes the end of the connection. A request that went out on a kept connection which the server had closed meanwhile is sent once more.
+// broken takes the end of the connection. A request that went out on a kept connection which the server had closed
+// meanwhile is sent once more.
 func (l *loop) broken(s *slot, err error) {
 	l.hangUp(s)
 	if s.reused && !s.x.heard && s.x.row.Retries == 0 {

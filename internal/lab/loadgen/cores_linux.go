@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// sharedCores tells whether this process may run on a core that the process which listens at addr may use, and why. A server on another host shares
-// none. A process that may use every core shares them with any server on its host; one that is kept to some looks for the server's process.
+// sharedCores tells whether this process may run on a core that the process which listens at addr may use, and why. A
+// server on another host shares none. A process that may use every core shares them with any server on its host; one
+// that is kept to some looks for the server's process.
 func sharedCores(addr string) (shared bool, why string) {
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil || !onThisHost(ap.Addr().Unmap()) {

@@ -15,7 +15,8 @@ func TestDatagramsPerTokenOfAWindow(t *testing.T) {
 		f.samples = append(f.samples, sample{at: t0.Add(time.Duration(s) * time.Second), procs: []*scrape{
 			{role: roleFrontend, values: map[series]float64{
 				{"laneway_udp_datagrams_total", "in", ""}: datagrams, {"laneway_udp_datagrams_total", "out", ""}: 7,
-				{"laneway_plane_records_total", "quic", "in"}: records, {"laneway_plane_records_total", "tcp", "in"}: 1e9 * float64(s),
+				{"laneway_plane_records_total", "quic", "in"}: records, {"laneway_plane_records_total", "tcp",
+					"in"}: 1e9 * float64(s),
 			}},
 			{role: roleWorker, values: map[series]float64{}},
 		}})

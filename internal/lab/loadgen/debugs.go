@@ -49,11 +49,13 @@ func (d *debugs) add(frontend string, p *planeDebug) {
 	}
 }
 
-// reportLanes lists the lanes: the worker process at the other end, the most streams that were seen open, and the bytes that came.
+// reportLanes lists the lanes: the worker process at the other end, the most streams that were seen open, and the bytes
+// that came.
 func (d *debugs) reportLanes() []report.Lane {
 	var out []report.Lane
 	for k, v := range d.lanes {
-		out = append(out, report.Lane{Process: k.worker, Lane: k.lane, Streams: report.Ptr(v.streams), Bytes: report.Ptr(v.bytes)})
+		out = append(out, report.Lane{Process: k.worker, Lane: k.lane, Streams: report.Ptr(v.streams),
+			Bytes: report.Ptr(v.bytes)})
 	}
 	slices.SortFunc(out, func(a, b report.Lane) int {
 		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.Lane, b.Lane), cmp.Compare(*a.Bytes, *b.Bytes))

@@ -35,8 +35,8 @@ type engine struct {
 	rampEnd int64
 }
 
-// client makes the load: it takes jobs from the plan until there are none, and returns when all its requests have ended. When ctx ends it ends the open
-// requests as canceled. It hands every row in exactly once.
+// client makes the load: it takes jobs from the plan until there are none, and returns when all its requests have
+// ended. When ctx ends it ends the open requests as canceled. It hands every row in exactly once.
 type client interface {
 	run(ctx context.Context) error
 	kind() string
@@ -48,8 +48,8 @@ func (e *engine) now() int64 { return int64(time.Since(e.t0)) }
 // requestID names a request: unique among runs, so that a frontend that two generators load keeps them apart.
 func (e *engine) requestID(seq int) string { return e.prefix + strconv.Itoa(seq) }
 
-// hand takes the row of an ended exchange. The channel is large and its reader only encodes and counts; when it is full the loop waits, and
-// the wait shows in its schedule delay.
+// hand takes the row of an ended exchange. The channel is large and its reader only encodes and counts; when it is full
+// the loop waits, and the wait shows in its schedule delay.
 func (e *engine) hand(r report.Row, said string) {
 	e.open.Add(-1)
 	for _, s := range e.secrets {
@@ -101,7 +101,8 @@ func secretsOf(header []string, at *url.URL) (out []string) {
 	return out
 }
 
-// steadyAt tells whether a measured request that starts now belongs to the steady window. (All measured requests start before load stops being held.)
+// steadyAt tells whether a measured request that starts now belongs to the steady window. (All measured requests start
+// before load stops being held.)
 func (e *engine) steadyAt(now int64) bool {
 	e.plan.mu.Lock()
 	first := e.plan.firstAt
@@ -120,8 +121,8 @@ func (e *engine) warn(msg string, args ...any) {
 	e.cfg.Log.Log(context.Background(), slog.LevelWarn, msg, args...)
 }
 
-// Pauses of a slot whose request failed, so that a server that is down or refuses is not met with a storm: doubled from the first to
-// the last with each failure in a row.
+// Pauses of a slot whose request failed, so that a server that is down or refuses is not met with a storm: doubled from
+// the first to the last with each failure in a row.
 const (
 	pauseFirst = 50 * time.Millisecond
 	pauseLast  = 2 * time.Second
@@ -135,5 +136,6 @@ func pause(fails int) time.Duration {
 	return min(pauseFirst<<min(fails-1, 10), pauseLast)
 }
 
-// doneGrace is how long a connection may take to send the last bytes of a response after [DONE]; later it is closed, and the response counts.
+// doneGrace is how long a connection may take to send the last bytes of a response after [DONE]; later it is closed,
+// and the response counts.
 const doneGrace = time.Second

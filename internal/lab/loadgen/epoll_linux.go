@@ -64,7 +64,8 @@ func (p *epoll) wait(d time.Duration) (int, error) {
 	p.n = 0
 	if !p.noPwait2 {
 		ts := unix.NsecToTimespec(int64(d))
-		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)),
+		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
+			uintptr(len(p.events)),
 			uintptr(unsafe.Pointer(&ts)), 0, 0)
 		switch errno {
 		case 0:
@@ -114,7 +115,8 @@ func (p *epoll) ready(s *slot, events uint32) {
 	}
 }
 
-// read reads what is there, once: level-triggered epoll comes back for more, and a second read would nearly always find nothing.
+// read reads what is there, once: level-triggered epoll comes back for more, and a second read would nearly always find
+// nothing.
 func (p *epoll) read(s *slot) {
 	l := p.l
 	n, err := unix.Read(s.fd, l.buf)

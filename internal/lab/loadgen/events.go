@@ -2,8 +2,8 @@ package loadgen
 
 import "bytes"
 
-// eventReader reads server-sent events. Lines end in LF or CRLF. (A lone CR, which the format allows too, is sent by no server; it is
-// taken as text.)
+// eventReader reads server-sent events. Lines end in LF or CRLF. (A lone CR, which the format allows too, is sent by no
+// server; it is taken as text.)
 type eventReader struct {
 	line []byte // a line that was cut
 	data []byte // data of an event whose blank line has not come
@@ -93,7 +93,8 @@ func (e *eventReader) dispatch(h handler) error {
 	return err
 }
 
-// end reads what the stream's end left: a last event whose blank line was not sent counts, since some servers end with "data: [DONE]".
+// end reads what the stream's end left: a last event whose blank line was not sent counts, since some servers end with
+// "data: [DONE]".
 func (e *eventReader) end(h handler) error {
 	line := bytes.TrimSuffix(e.line, []byte{'\r'})
 	if value, ok := field(line, "data"); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// exchange is one request and its response. It turns bytes into a row. It belongs to one connection's goroutine or loop, which holds the lock of l
-// while it calls.
+// exchange is one request and its response. It turns bytes into a row. It belongs to one connection's goroutine or
+// loop, which holds the lock of l while it calls.
 type exchange struct {
 	e *engine
 	l *local
@@ -45,13 +45,15 @@ func (x *exchange) begin(j job) {
 	x.resp.reset()
 	x.shape.reset()
 	x.row = report.Row{
-		ID: x.e.requestID(j.seq), Phase: j.phase, Intended: j.intended, Sent: report.Absent, First: report.Absent, Last: report.Absent, End: report.Absent,
+		ID: x.e.requestID(j.seq), Phase: j.phase, Intended: j.intended, Sent: report.Absent, First: report.Absent,
+		Last: report.Absent, End: report.Absent,
 		OutputTokens: report.Absent, Wrong: report.Absent,
 	}
 	x.e.open.Add(1)
 }
 
-// sent stamps the moment before the request's first byte was given to the kernel. A request that is sent again keeps its first stamp.
+// sent stamps the moment before the request's first byte was given to the kernel. A request that is sent again keeps
+// its first stamp.
 func (x *exchange) sent(now int64) {
 	if x.row.Sent != report.Absent {
 		return
@@ -62,8 +64,8 @@ func (x *exchange) sent(now int64) {
 	}
 }
 
-// read takes bytes of the response that came at now. It returns true when the exchange has ended; x.keepable then says whether the
-// connection can be used again.
+// read takes bytes of the response that came at now. It returns true when the exchange has ended; x.keepable then says
+// whether the connection can be used again.
 func (x *exchange) read(p []byte, now int64) (ended bool) {
 	x.heard, x.now = true, now
 	err := x.resp.feed(p, x)
@@ -176,7 +178,8 @@ func (x *exchange) end(how, errType string, now int64) {
 			r.Wrong += max(x.osl-r.OutputTokens, r.OutputTokens-x.osl)
 		}
 		if r.Wrong > 0 {
-			x.e.warn("wrong tokens", "request", r.ID, "wrong", r.Wrong, "first_at", x.text.FirstWrong(), "worker", r.Worker, "lane", r.Lane)
+			x.e.warn("wrong tokens", "request", r.ID, "wrong", r.Wrong, "first_at", x.text.FirstWrong(), "worker",
+				r.Worker, "lane", r.Lane)
 		}
 	}
 	x.e.hand(*r, x.said)

@@ -13,7 +13,8 @@ import (
 type figures struct {
 	t0      time.Time
 	samples []sample
-	ends    []int64 // when each request that completed ended, sorted; all phases, because all of them used the processors
+	// when each request that completed ended, sorted; all phases, because all of them used the processors
+	ends []int64
 }
 
 func newFigures(t0 time.Time, samples []sample, rows []report.Row) *figures {
@@ -36,7 +37,8 @@ func (f *figures) completed(from, to time.Time) int {
 	return at(to) - at(from)
 }
 
-// around finds the samples next to the window's ends, false when none is near: a figure from another time would be none.
+// around finds the samples next to the window's ends, false when none is near: a figure from another time would be
+// none.
 func (f *figures) around(w report.Span) (a, b *sample, ok bool) {
 	near := func(at int64) (best int, dist int64) {
 		best = -1
@@ -79,8 +81,8 @@ func (f *figures) window(w *report.Window, span report.Span) (least float64, ok 
 	return least, ok
 }
 
-// cpu is the processor time per completed request of all processes of a role, in ms; nil unless every one of them was read at both times.
-// (Each process is read at its own moment, so each is divided by the requests of its own interval.)
+// cpu is the processor time per completed request of all processes of a role, in ms; nil unless every one of them was
+// read at both times. (Each process is read at its own moment, so each is divided by the requests of its own interval.)
 func (f *figures) cpu(a, b *sample, role string) *float64 {
 	total, any := 0.0, false
 	for i, p := range b.procs {
@@ -105,8 +107,8 @@ func (f *figures) cpu(a, b *sample, role string) *float64 {
 	return &total
 }
 
-// delta is how much a metric grew over the whole run, added up over the processes of a role; nil when one of them lacks it at either end.
-// A series that appeared during the run began at 0.
+// delta is how much a metric grew over the whole run, added up over the processes of a role; nil when one of them lacks
+// it at either end. A series that appeared during the run began at 0.
 func (f *figures) delta(role, name string, ok func(a, b string) bool) *int64 {
 	if len(f.samples) < 2 {
 		return nil
@@ -166,8 +168,10 @@ func sentOut(dir string) bool { return dir == "out" || dir == "sent" || dir == "
 func (f *figures) plane(d *debugs) *report.Plane {
 	in := func(a, _ string) bool { return received(a) }
 	p := &report.Plane{
-		Records: f.delta(roleFrontend, "laneway_records_total", in), Reads: f.delta(roleFrontend, "laneway_lane_reads_total", nil),
-		Writes: f.delta(roleWorker, "laneway_lane_writes_total", nil), Wakes: f.delta(roleFrontend, "laneway_consumer_wakes_total", nil),
+		Records:     f.delta(roleFrontend, "laneway_records_total", in),
+		Reads:       f.delta(roleFrontend, "laneway_lane_reads_total", nil),
+		Writes:      f.delta(roleWorker, "laneway_lane_writes_total", nil),
+		Wakes:       f.delta(roleFrontend, "laneway_consumer_wakes_total", nil),
 		Takeovers:   f.delta(roleFrontend, "laneway_lane_takeovers_total", nil),
 		ResentBytes: f.delta(roleWorker, "laneway_lane_resent_bytes_total", nil),
 	}
@@ -175,7 +179,8 @@ func (f *figures) plane(d *debugs) *report.Plane {
 		p.RecordsPerWrite = report.Ptr(float64(*p.Records) / float64(*p.Writes))
 	}
 	for _, end := range f.labels(roleFrontend, "laneway_streams_ended_total") {
-		if n := f.delta(roleFrontend, "laneway_streams_ended_total", func(a, _ string) bool { return a == end }); n != nil {
+		if n := f.delta(roleFrontend, "laneway_streams_ended_total",
+			func(a, _ string) bool { return a == end }); n != nil {
 			if p.StreamsEnded == nil {
 				p.StreamsEnded = map[string]int64{}
 			}
@@ -183,7 +188,8 @@ func (f *figures) plane(d *debugs) *report.Plane {
 		}
 	}
 	for _, plane := range f.labels(roleFrontend, "laneway_plane_records_total") {
-		n := f.delta(roleFrontend, "laneway_plane_records_total", func(a, b string) bool { return a == plane && received(b) })
+		n := f.delta(roleFrontend, "laneway_plane_records_total",
+			func(a, b string) bool { return a == plane && received(b) })
 		if n != nil {
 			if p.PlaneRecords == nil {
 				p.PlaneRecords = map[string]int64{}
@@ -201,8 +207,10 @@ func (f *figures) plane(d *debugs) *report.Plane {
 // udp makes the report's udp section, nil when no frontend counts any of it.
 func (f *figures) udp(tokens int64, d *debugs) *report.UDP {
 	u := &report.UDP{
-		InDatagrams:  f.delta(roleFrontend, "laneway_udp_datagrams_total", func(a, _ string) bool { return received(a) }),
-		OutDatagrams: f.delta(roleFrontend, "laneway_udp_datagrams_total", func(a, _ string) bool { return sentOut(a) }),
+		InDatagrams: f.delta(roleFrontend, "laneway_udp_datagrams_total",
+			func(a, _ string) bool { return received(a) }),
+		OutDatagrams: f.delta(roleFrontend, "laneway_udp_datagrams_total",
+			func(a, _ string) bool { return sentOut(a) }),
 		RcvbufErrors: f.delta(roleFrontend, "laneway_host_udp_rcvbuf_errors_total", nil),
 		SocketDrops:  f.delta(roleFrontend, "laneway_udp_socket_drops_total", nil),
 		LibraryDrops: f.delta(roleFrontend, "laneway_quic_library_drops_total", nil),
@@ -218,14 +226,15 @@ func (f *figures) udp(tokens int64, d *debugs) *report.UDP {
 			u.Sockets = append(u.Sockets, report.UDPSocket{Port: n, Drops: drops, Lane: d.laneOf(n)})
 		}
 	}
-	if u.InDatagrams == nil && u.RcvbufErrors == nil && u.SocketDrops == nil && u.LibraryDrops == nil && u.PacketsLost == nil {
+	if u.InDatagrams == nil && u.RcvbufErrors == nil && u.SocketDrops == nil && u.LibraryDrops == nil &&
+		u.PacketsLost == nil {
 		return nil
 	}
 	return u
 }
 
-// datagramsPerToken is of a window: datagrams that came to the frontends' sockets / records that came by plane quic. nil when one of them was
-// not read near the window's ends.
+// datagramsPerToken is of a window: datagrams that came to the frontends' sockets / records that came by plane quic.
+// nil when one of them was not read near the window's ends.
 func (f *figures) datagramsPerToken(span report.Span) *float64 {
 	a, b, ok := f.around(span)
 	if !ok {
@@ -250,7 +259,8 @@ func (f *figures) datagramsPerToken(span report.Span) *float64 {
 		return total, ok
 	}
 	datagrams, ok1 := grown("laneway_udp_datagrams_total", func(a, _ string) bool { return received(a) })
-	records, ok2 := grown("laneway_plane_records_total", func(a, b string) bool { return strings.HasSuffix(a, "quic") && received(b) })
+	records, ok2 := grown("laneway_plane_records_total",
+		func(a, b string) bool { return strings.HasSuffix(a, "quic") && received(b) })
 	if !ok1 || !ok2 || records == 0 {
 		return nil
 	}

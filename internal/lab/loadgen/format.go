@@ -21,8 +21,9 @@ const (
 // Formats are all of them.
 func Formats() []string { return []string{FormatTable, FormatVLLM, FormatAIPerf} }
 
-// WriteFormat prints a run as a JSON object with the keys that the scripts of another tool read, computed by that tool's definitions from the rows
-// of the measured phase. What we do not measure is absent. dir is the run directory, whose rows are read.
+// WriteFormat prints a run as a JSON object with the keys that the scripts of another tool read, computed by that
+// tool's definitions from the rows of the measured phase. What we do not measure is absent. dir is the run directory,
+// whose rows are read.
 func WriteFormat(w io.Writer, kind, dir string, run *report.Run) error {
 	rows, bad, err := report.ReadRows(dir)
 	if err != nil {
@@ -84,7 +85,8 @@ func newForeign(run *report.Run, rows []report.Row) *foreign {
 			f.ttft = append(f.ttft, float64(v)/1e6)
 			f.latency = append(f.latency, float64(r.Last-r.Sent)/1e6)
 		}
-		if r.First >= 0 && r.Last >= 0 && r.OutputTokens > 1 { // both divide by all tokens but one, however many came with the first chunk
+		// both divide by all tokens but one, however many came with the first chunk
+		if r.First >= 0 && r.Last >= 0 && r.OutputTokens > 1 {
 			v := float64(r.Last-r.First) / float64(r.OutputTokens-1)
 			f.itl = append(f.itl, v/1e6)
 			if v > 0 {
@@ -111,7 +113,8 @@ func (f *foreign) setting(name string) float64 {
 	return 0
 }
 
-// input is how many input tokens the complete requests asked for. What the server's tokenizer makes of them is not known here.
+// input is how many input tokens the complete requests asked for. What the server's tokenizer makes of them is not
+// known here.
 func (f *foreign) input() float64 { return f.setting("isl") * float64(f.n) }
 
 func (f *foreign) rate(v float64) float64 {
@@ -124,9 +127,11 @@ func (f *foreign) rate(v float64) float64 {
 // vllm makes the keys of vLLM: its TPOT is our ITL (a mean per request), its ITL our chunk gaps, its E2EL our latency.
 func (f *foreign) vllm() map[string]any {
 	out := map[string]any{
-		"date": f.started().Format("20060102-150405"), "endpoint_type": "openai-chat", "backend": "openai-chat", "label": f.run.Label,
-		"model_id": f.run.Config["model"], "num_prompts": int(f.setting("request_count")), "request_rate": any("inf"), "max_concurrency": int(f.setting("concurrency")),
-		"duration": f.seconds, "completed": f.n, "failed": f.failed, "total_input_tokens": int64(f.input()),
+		"date": f.started().Format("20060102-150405"), "endpoint_type": "openai-chat", "backend": "openai-chat",
+		"label":    f.run.Label,
+		"model_id": f.run.Config["model"], "num_prompts": int(f.setting("request_count")), "request_rate": any("inf"),
+		"max_concurrency": int(f.setting("concurrency")),
+		"duration":        f.seconds, "completed": f.n, "failed": f.failed, "total_input_tokens": int64(f.input()),
 		"request_throughput": f.rate(float64(f.n)), "request_goodput": nil,
 	}
 	if rate := f.setting("request_rate"); rate > 0 {
@@ -147,7 +152,8 @@ func (f *foreign) vllm() map[string]any {
 			return
 		}
 		mean, std := moments(sorted, 0)
-		out["mean_"+name+"_ms"], out["median_"+name+"_ms"], out["std_"+name+"_ms"] = mean, report.Quantile(sorted, .5), std
+		out["mean_"+name+"_ms"], out["median_"+name+"_ms"], out["std_"+name+"_ms"] = mean, report.Quantile(sorted, .5),
+			std
 		for _, p := range []int{50, 90, 95, 99} {
 			out[fmt.Sprintf("p%d_%s_ms", p, name)] = report.Quantile(sorted, float64(p)/100)
 		}
@@ -157,7 +163,8 @@ func (f *foreign) vllm() map[string]any {
 	stats("e2el", f.latency)
 	if w := f.run.Raw; w != nil && w.ICL != nil {
 		d := w.ICL
-		for key, v := range map[string]float64{"mean": d.Avg, "median": d.P50, "std": d.Std, "p50": d.P50, "p90": d.P90, "p95": d.P95, "p99": d.P99} {
+		for key, v := range map[string]float64{"mean": d.Avg, "median": d.P50, "std": d.Std, "p50": d.P50, "p90": d.P90,
+			"p95": d.P95, "p99": d.P99} {
 			out[key+"_itl_ms"] = v
 		}
 	}
@@ -171,7 +178,8 @@ const aiperfSchema = "1.5"
 func (f *foreign) aiperf() map[string]any {
 	out := map[string]any{
 		"schema_version": aiperfSchema, "benchmark_id": f.run.ID,
-		"start_time": f.started().UTC().Format(time.RFC3339Nano), "end_time": f.started().Add(f.rawEnd()).UTC().Format(time.RFC3339Nano),
+		"start_time":    f.started().UTC().Format(time.RFC3339Nano),
+		"end_time":      f.started().Add(f.rawEnd()).UTC().Format(time.RFC3339Nano),
 		"was_cancelled": f.run.Marked(report.MarkPartial), "input_config": f.run.Config,
 	}
 	scalar := func(name, unit string, v float64) { out[name] = map[string]any{"unit": unit, "avg": v} }
@@ -192,7 +200,8 @@ func (f *foreign) aiperf() map[string]any {
 			return
 		}
 		mean, std := moments(sorted, 1)
-		m := map[string]any{"unit": unit, "avg": mean, "min": sorted[0], "max": sorted[len(sorted)-1], "std": std, "count": len(sorted), "sum": mean * float64(len(sorted))}
+		m := map[string]any{"unit": unit, "avg": mean, "min": sorted[0], "max": sorted[len(sorted)-1], "std": std,
+			"count": len(sorted), "sum": mean * float64(len(sorted))}
 		for _, p := range []int{1, 5, 10, 25, 50, 75, 90, 95, 99} {
 			m[fmt.Sprintf("p%d", p)] = report.Quantile(sorted, float64(p)/100)
 		}
@@ -205,7 +214,8 @@ func (f *foreign) aiperf() map[string]any {
 	stats("output_token_throughput_per_user", "tokens/sec/user", f.perUserTS)
 	if w := f.run.Raw; w != nil && w.ICL != nil {
 		d := w.ICL
-		out["inter_chunk_latency"] = map[string]any{"unit": "ms", "avg": d.Avg, "min": d.Min, "max": d.Max, "std": d.Std, "p50": d.P50, "p90": d.P90, "p95": d.P95, "p99": d.P99}
+		out["inter_chunk_latency"] = map[string]any{"unit": "ms", "avg": d.Avg, "min": d.Min, "max": d.Max,
+			"std": d.Std, "p50": d.P50, "p90": d.P90, "p95": d.P95, "p99": d.P99}
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// GapsFile holds the gaps between chunks of a run's raw window: an HDR histogram of nanoseconds (V2, compressed, base64). Rows hold no gaps, so `loadgen merge`
-// needs it for their percentiles.
+// GapsFile holds the gaps between chunks of a run's raw window: an HDR histogram of nanoseconds (V2, compressed,
+// base64). Rows hold no gaps, so `loadgen merge` needs it for their percentiles.
 const GapsFile = "gaps.json"
 
 type gapsJSON struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// Info is what the starter of a run knows and the load generator cannot see: the other programs' settings, pins, processes without
-// metrics. It is merged into run.json; its config beats the load generator's own.
+// Info is what the starter of a run knows and the load generator cannot see: the other programs' settings, pins,
+// processes without metrics. It is merged into run.json; its config beats the load generator's own.
 //
 //	{"config": {"response_plane": "quic", "workers": 512, "worker_processes": 8, "lanes": 1, "server_endpoints": 4},
 //	 "environment": {"pins": {"frontend": "0-1"}, "revision": "..."},

@@ -12,14 +12,15 @@ import (
 const (
 	// clientLimit is the schedule delay p99 past which a run is marked client-limited.
 	clientLimit = 5 * time.Millisecond
-	// clientCPULimit is the share of the processor time that the client can use past which a run is marked client-limited too: what it
-	// measures then is itself.
+	// clientCPULimit is the share of the processor time that the client can use past which a run is marked
+	// client-limited too: what it measures then is itself.
 	clientCPULimit = 0.9
 	// machineLimit is the share of the least busy core past which a run is marked machine-limited.
 	machineLimit = 0.9
 )
 
-// judge marks the run for what the load generator knows of itself and of the machine. spans are the run's windows, the last one counts.
+// judge marks the run for what the load generator knows of itself and of the machine. spans are the run's windows, the
+// last one counts.
 func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, rows []report.Row, spans []report.Span) {
 	if d := local.delays; d.TotalCount() > 0 {
 		p99 := time.Duration(d.ValueAtPercentile(99))
@@ -31,7 +32,8 @@ func (e *engine) judge(run *report.Run, c client, local *local, fig *figures, ro
 		span := spans[len(spans)-1]
 		if used, ok := fig.selfCPU(span); ok && used > clientCPULimit*e.capacity(c) {
 			run.Client.Limited = true
-			e.cfg.Log.Warn("the load generator itself is the limit: use more loops, or several generators and `loadgen merge`",
+			e.cfg.Log.Warn("the load generator itself is the limit: use more loops, or several generators and "+
+				"`loadgen merge`",
 				"cores_used", fmt.Sprintf("%.2f", used), "cores_of_the_client", fmt.Sprintf("%.2f", e.capacity(c)))
 		}
 		if least, ok := fig.window(new(report.Window), span); ok && least > machineLimit {

@@ -9,8 +9,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// local is what one loop (or a share of the goroutine client's connections) counts. Its owner holds mu while it works, so the lock is nearly
-// never contended; the end of the run reads it.
+// local is what one loop (or a share of the goroutine client's connections) counts. Its owner holds mu while it works,
+// so the lock is nearly never contended; the end of the run reads it.
 type local struct {
 	mu         sync.Mutex
 	rawGaps    *hdrhistogram.Histogram
@@ -22,7 +22,8 @@ type local struct {
 }
 
 func newLocal() *local {
-	return &local{rawGaps: report.NewGaps(), steadyGaps: report.NewGaps(), delays: report.NewGaps(), names: map[string]string{}}
+	return &local{rawGaps: report.NewGaps(), steadyGaps: report.NewGaps(), delays: report.NewGaps(),
+		names: map[string]string{}}
 }
 
 // maxNames bounds the interned strings; a server that sends more gets copies.

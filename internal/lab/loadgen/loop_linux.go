@@ -17,8 +17,8 @@ import (
 
 const haveLoops = true
 
-// loopClient serves all slots from a few loops, so that a connection costs half a kilobyte and an event no wake of a goroutine. The loops learn of events
-// by epoll or io_uring.
+// loopClient serves all slots from a few loops, so that a connection costs half a kilobyte and an event no wake of a
+// goroutine. The loops learn of events by epoll or io_uring.
 type loopClient struct {
 	e     *engine
 	name  string
@@ -37,7 +37,8 @@ type poller interface {
 	want(s *slot, write bool) error
 	// drop closes a slot's connection. Nothing of it follows.
 	drop(s *slot)
-	// pause is told that the loop will sleep before it waits, and says whether it must not, because more events are there already.
+	// pause is told that the loop will sleep before it waits, and says whether it must not, because more events are
+	// there already.
 	pause() (more bool)
 	// wait waits until there are events or d has passed, and says how many there are. The loop's lock is not held.
 	wait(d time.Duration) (n int, err error)
@@ -163,7 +164,8 @@ func newLoop(e *engine, ap netip.AddrPort, kind string) (*loop, error) {
 	if a := ap.Addr().Unmap(); a.Is4() {
 		l.family, l.addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(ap.Port()), Addr: a.As4()}
 	} else {
-		l.family, l.addr = unix.AF_INET6, &unix.SockaddrInet6{Port: int(ap.Port()), Addr: a.As16(), ZoneId: zoneID(a.Zone())}
+		l.family, l.addr = unix.AF_INET6, &unix.SockaddrInet6{Port: int(ap.Port()), Addr: a.As16(),
+			ZoneId: zoneID(a.Zone())}
 	}
 	if kind == ClientRing {
 		l.io, err = newRing(l)
@@ -196,7 +198,8 @@ func (l *loop) close() {
 	}
 }
 
-// interrupt makes the loop end its open requests. It may be called from any goroutine while the loop has not been closed.
+// interrupt makes the loop end its open requests. It may be called from any goroutine while the loop has not been
+// closed.
 func (l *loop) interrupt() {
 	one := uint64(1)
 	b := (*[8]byte)(unsafe.Pointer(&one))

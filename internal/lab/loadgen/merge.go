@@ -30,10 +30,11 @@ type part struct {
 	shift  int64 // nanoseconds from the merged run's start to this one's
 }
 
-// Merge joins the run directories of several generators that loaded one server at the same time into one run, written to out. Percentiles come from
-// the rows, marks are joined. Moments of different generators are compared by the clocks of their hosts, and StartedAt, which has
-// milliseconds; latencies are not. What cannot be joined exactly is absent: the chunk gaps of the steady window, and what generators
-// say of the same process in different ways. Directories that do not belong together give a *MergeError.
+// Merge joins the run directories of several generators that loaded one server at the same time into one run, written
+// to out. Percentiles come from the rows, marks are joined. Moments of different generators are compared by the clocks
+// of their hosts, and StartedAt, which has milliseconds; latencies are not. What cannot be joined exactly is absent:
+// the chunk gaps of the steady window, and what generators say of the same process in different ways. Directories that
+// do not belong together give a *MergeError.
 func Merge(dirs []string, out, label string, log *slog.Logger) (*report.Run, error) {
 	if len(dirs) < 2 {
 		return nil, fmt.Errorf("merge needs the run directories of two generators or more, got %d", len(dirs))
@@ -98,8 +99,10 @@ func readPart(dir string) (*part, error) {
 
 // own are settings that each generator has for itself; all others must be the same.
 var own = map[string]bool{
-	"url": true, "concurrency": true, "request_count": true, "warmup_request_count": true, "request_rate": true, "random_seed": true, "label": true,
-	"artifact_dir": true, "ui": true, "format": true, "metrics_url": true, "client": true, fallbackKey: true, "client_loops": true, "client_tick": true, "run_info": true,
+	"url": true, "concurrency": true, "request_count": true, "warmup_request_count": true, "request_rate": true,
+	"random_seed": true, "label": true,
+	"artifact_dir": true, "ui": true, "format": true, "metrics_url": true, "client": true, fallbackKey: true,
+	"client_loops": true, "client_tick": true, "run_info": true,
 	"log_level": true, "log_format": true, "threshold": true, "max_error_rate": true,
 }
 
@@ -140,8 +143,10 @@ func belong(parts []*part) error {
 	}
 	for i, p := range parts {
 		for _, q := range parts[i+1:] {
-			if p.run.Raw != nil && q.run.Raw != nil && (p.at(p.run.Raw.EndS).Before(q.at(q.run.Raw.StartS)) || q.at(q.run.Raw.EndS).Before(p.at(p.run.Raw.StartS))) {
-				bad("%s and %s did not run at the same time (%s to %s, %s to %s)", p.dir, q.dir, report.Stamp(p.at(p.run.Raw.StartS)), report.Stamp(p.at(p.run.Raw.EndS)),
+			if p.run.Raw != nil && q.run.Raw != nil && (p.at(p.run.Raw.EndS).Before(q.at(q.run.Raw.StartS)) ||
+				q.at(q.run.Raw.EndS).Before(p.at(p.run.Raw.StartS))) {
+				bad("%s and %s did not run at the same time (%s to %s, %s to %s)", p.dir, q.dir,
+					report.Stamp(p.at(p.run.Raw.StartS)), report.Stamp(p.at(p.run.Raw.EndS)),
 					report.Stamp(q.at(q.run.Raw.StartS)), report.Stamp(q.at(q.run.Raw.EndS)))
 			}
 		}
@@ -166,7 +171,8 @@ type merger struct {
 func (m *merger) join(label string) (*report.Run, error) {
 	first := slices.MinFunc(m.parts, func(a, b *part) int { return a.began.Compare(b.began) })
 	run := &report.Run{
-		Schema: report.Schema, ID: "merged-" + strings.TrimPrefix(first.run.ID, "lg-"), Label: label, StartedAt: first.run.StartedAt, Marks: []string{},
+		Schema: report.Schema, ID: "merged-" + strings.TrimPrefix(first.run.ID, "lg-"), Label: label,
+		StartedAt: first.run.StartedAt, Marks: []string{},
 		Config: m.config(), Environment: first.run.Environment,
 	}
 	m.gaps = report.NewGaps()
@@ -288,8 +294,8 @@ func (m *merger) client() report.Client {
 	return c
 }
 
-// processes lists every process once. Generators are told apart by their runs; what several say of one other process is taken from the one that
-// watched it longest.
+// processes lists every process once. Generators are told apart by their runs; what several say of one other process is
+// taken from the one that watched it longest.
 func (m *merger) processes(run *report.Run) {
 	for _, p := range m.parts {
 		for _, q := range p.run.Processes {
@@ -297,11 +303,13 @@ func (m *merger) processes(run *report.Run) {
 				q.Name = p.run.ID
 			}
 			q.Requests, q.MeanFirstResponse, q.Holder = nil, nil, nil // of one generator's requests only
-			i := slices.IndexFunc(run.Processes, func(have report.Process) bool { return have.Role == q.Role && have.Name == q.Name })
+			i := slices.IndexFunc(run.Processes,
+				func(have report.Process) bool { return have.Role == q.Role && have.Name == q.Name })
 			switch {
 			case i < 0:
 				run.Processes = append(run.Processes, q)
-			case q.CPUSeconds != nil && (run.Processes[i].CPUSeconds == nil || *q.CPUSeconds > *run.Processes[i].CPUSeconds):
+			case q.CPUSeconds != nil && (run.Processes[i].CPUSeconds == nil ||
+				*q.CPUSeconds > *run.Processes[i].CPUSeconds):
 				run.Processes[i] = q
 			}
 		}
@@ -320,7 +328,8 @@ func (p *part) watched(role string) string {
 	return strings.Join(names, "\x00")
 }
 
-// watcher is the part that has read the processes of a role. Where several have and do not name the same ones, no part speaks for all.
+// watcher is the part that has read the processes of a role. Where several have and do not name the same ones, no part
+// speaks for all.
 func (m *merger) watcher(role string) *part {
 	var best *part
 	for _, p := range m.parts {
@@ -344,7 +353,8 @@ func (m *merger) plane() (*report.Plane, *report.UDP) {
 		return p.run.Plane, p.run.UDP
 	}
 	if slices.ContainsFunc(m.parts, func(p *part) bool { return p.run.Plane != nil }) {
-		m.log.Warn("the generators read the metrics of different frontends: what the plane counted is left out; give all of them the same --metrics-url")
+		m.log.Warn("the generators read the metrics of different frontends: what the plane counted is left out; give " +
+			"all of them the same --metrics-url")
 	}
 	return nil, nil
 }

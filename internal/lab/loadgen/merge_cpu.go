@@ -26,7 +26,8 @@ func readSeconds(dir string) (*seconds, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	s := &seconds{}
-	columns := map[string]*[]float64{"chunks": &s.chunks, "frontend_cpu_s": &s.frontend, "worker_cpu_s": &s.worker, "loadgen_cpu_s": &s.loadgen, "machine_busy": &s.busy}
+	columns := map[string]*[]float64{"chunks": &s.chunks, "frontend_cpu_s": &s.frontend, "worker_cpu_s": &s.worker,
+		"loadgen_cpu_s": &s.loadgen, "machine_busy": &s.busy}
 	for name, column := range columns {
 		at := -1
 		if len(lines) > 0 {
@@ -52,7 +53,8 @@ func readSeconds(dir string) (*seconds, error) {
 	return s, nil
 }
 
-// cpu fills in the processors' use of a window of the merged run, over the whole seconds of each part that lie in it. Requests of all parts count.
+// cpu fills in the processors' use of a window of the merged run, over the whole seconds of each part that lie in it.
+// Requests of all parts count.
 func (m *merger) cpu(w *report.Window, span report.Span) {
 	per := func(p *part, column []float64) (perRequest float64, ok bool) {
 		first := int((span.Start - p.shift + 999_999_999) / 1e9)
@@ -94,7 +96,8 @@ func (m *merger) cpu(w *report.Window, span report.Span) {
 	w.LoadgenCPU = &total
 }
 
-// series is the merged time series. Chunks are counted by whole seconds of each part, which are moved to the nearest of the merged run.
+// series is the merged time series. Chunks are counted by whole seconds of each part, which are moved to the nearest of
+// the merged run.
 func (m *merger) series() []report.Second {
 	var chunks []int64
 	for _, p := range m.parts {

@@ -45,7 +45,8 @@ func TestMerge(t *testing.T) {
 		}
 		normal(time.Duration(c.n%7)*time.Millisecond, 10*time.Millisecond)(s, c)
 	})
-	base := Config{OSL: 20, ISL: 4, Warmup: 2, SteadyAfter: 200 * time.Millisecond, Goodput: report.SLO{TTFT: 3 * time.Millisecond}, Settings: map[string]any{"goodput": "ttft:3ms"}}
+	base := Config{OSL: 20, ISL: 4, Warmup: 2, SteadyAfter: 200 * time.Millisecond,
+		Goodput: report.SLO{TTFT: 3 * time.Millisecond}, Settings: map[string]any{"goodput": "ttft:3ms"}}
 	a, b := base, base
 	a.Concurrency, a.Requests, a.Client = 3, 45, ClientGoroutines
 	b.Concurrency, b.Requests = 5, 75
@@ -90,22 +91,28 @@ func TestMerge(t *testing.T) {
 	}
 	slices.Sort(ttft)
 	w := run.Raw
-	if w.Requests != requests || w.Errors != errs || requests+errs != 120 || run.Warmup.Requests+run.Warmup.Errors != 4 || *w.GoodRequests != good || *w.WrongTokens != 0 {
-		t.Errorf("raw %+v, warm-up %+v; the parts have %d complete, %d failed, %d good", w, run.Warmup, requests, errs, good)
+	if w.Requests != requests || w.Errors != errs || requests+errs != 120 || run.Warmup.Requests+
+		run.Warmup.Errors != 4 || *w.GoodRequests != good || *w.WrongTokens != 0 {
+		t.Errorf("raw %+v, warm-up %+v; the parts have %d complete, %d failed, %d good", w, run.Warmup, requests, errs,
+			good)
 	}
 	for _, c := range []struct{ got, want float64 }{
-		{w.TTFT.P50, report.Quantile(ttft, .5)}, {w.TTFT.P99, report.Quantile(ttft, .99)}, {w.TTFT.Max, ttft[len(ttft)-1]},
+		{w.TTFT.P50, report.Quantile(ttft, .5)}, {w.TTFT.P99, report.Quantile(ttft, .99)},
+		{w.TTFT.Max, ttft[len(ttft)-1]},
 		{*w.RequestsPerS * (w.EndS - w.StartS), float64(requests)}, {*run.Client.ScheduleDelayP99, most},
-		{run.Config["concurrency"].(float64), 8}, {run.Config["request_count"].(float64), 120}, {run.Config["osl"].(float64), 20},
+		{run.Config["concurrency"].(float64), 8}, {run.Config["request_count"].(float64), 120},
+		{run.Config["osl"].(float64), 20},
 	} {
 		if math.Abs(c.got-c.want) > 1e-6*max(1, c.want) {
 			t.Errorf("got %v, want %v", c.got, c.want)
 		}
 	}
-	if n := runs[0].Raw.ICL.P50; w.ICL == nil || w.ICL.P50 < n/2 || w.ICL.Max < max(runs[0].Raw.ICL.Max, runs[1].Raw.ICL.Max)*.99 {
+	if n := runs[0].Raw.ICL.P50; w.ICL == nil || w.ICL.P50 < n/2 || w.ICL.Max < max(runs[0].Raw.ICL.Max,
+		runs[1].Raw.ICL.Max)*.99 {
 		t.Errorf("gaps %+v", w.ICL)
 	}
-	if run.Steady == nil || run.Steady.Requests == 0 || run.Steady.Requests > runs[0].Steady.Requests+runs[1].Steady.Requests || run.Steady.ICL != nil {
+	if run.Steady == nil || run.Steady.Requests == 0 || run.Steady.Requests > runs[0].Steady.Requests+
+		runs[1].Steady.Requests || run.Steady.ICL != nil {
 		t.Errorf("steady %+v", run.Steady)
 	}
 	if !run.Marked(report.MarkPartial) || run.Label != "both" || !strings.Contains(run.Client.Kind, ClientGoroutines) {
@@ -121,7 +128,8 @@ func TestMerge(t *testing.T) {
 	for _, r := range runs {
 		total += *r.Raw.LoadgenCPU * float64(r.Raw.Requests)
 	}
-	if got := *w.LoadgenCPU * float64(requests); got < total/5 || got > total*5 { // other seconds, so not the same; but not of another kind
+	// other seconds, so not the same; but not of another kind
+	if got := *w.LoadgenCPU * float64(requests); got < total/5 || got > total*5 {
 		t.Errorf("the generators used %v ms, merged %v", total, got)
 	}
 	if _, err := Merge(dirs, out, "", slog.New(slog.DiscardHandler)); err == nil {
@@ -180,7 +188,8 @@ func TestFormats(t *testing.T) {
 		normal(5*time.Millisecond, 4*time.Millisecond)(s, c)
 	})
 	dir := filepath.Join(t.TempDir(), "run")
-	run, err := Run(t.Context(), Config{URL: redact.New(s.URL), Dir: dir, Concurrency: 4, Requests: 40, OSL: 6, ISL: 10, Label: "l", Goodput: report.SLO{Latency: time.Hour}, Settings: map[string]any{"request_rate": 0.0}})
+	run, err := Run(t.Context(), Config{URL: redact.New(s.URL), Dir: dir, Concurrency: 4, Requests: 40, OSL: 6, ISL: 10,
+		Label: "l", Goodput: report.SLO{Latency: time.Hour}, Settings: map[string]any{"request_rate": 0.0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,9 +238,12 @@ func TestFormats(t *testing.T) {
 	sec := (last - first) / 1e9
 	v := read(FormatVLLM)
 	for key, want := range map[string]float64{
-		"completed": 36, "failed": 4, "num_prompts": 40, "max_concurrency": 4, "duration": sec, "total_input_tokens": 360, "total_output_tokens": 216,
-		"request_throughput": 36 / sec, "output_throughput": 216 / sec, "total_token_throughput": 576 / sec, "request_goodput": 36 / sec,
-		"mean_ttft_ms": mean(ttft), "mean_tpot_ms": mean(tpot), "mean_e2el_ms": mean(e2el), "mean_itl_ms": run.Raw.ICL.Avg,
+		"completed": 36, "failed": 4, "num_prompts": 40, "max_concurrency": 4, "duration": sec,
+		"total_input_tokens": 360, "total_output_tokens": 216,
+		"request_throughput": 36 / sec, "output_throughput": 216 / sec, "total_token_throughput": 576 / sec,
+		"request_goodput": 36 / sec,
+		"mean_ttft_ms":    mean(ttft), "mean_tpot_ms": mean(tpot), "mean_e2el_ms": mean(e2el),
+		"mean_itl_ms": run.Raw.ICL.Avg,
 		"p99_ttft_ms": slices.Max(ttft), "p99_e2el_ms": slices.Max(e2el), "median_itl_ms": run.Raw.ICL.P50,
 	} {
 		same(v, key, want)
@@ -241,17 +253,22 @@ func TestFormats(t *testing.T) {
 	}
 	a := read(FormatAIPerf)
 	for key, want := range map[string]float64{
-		"request_count.avg": 36, "error_request_count.avg": 4, "benchmark_duration.avg": sec, "request_throughput.avg": 36 / sec, "output_token_throughput.avg": 216 / sec,
-		"time_to_first_token.avg": mean(ttft), "time_to_first_token.max": slices.Max(ttft), "time_to_first_token.min": slices.Min(ttft), "time_to_first_token.count": 36,
-		"request_latency.avg": mean(e2el), "inter_token_latency.avg": mean(tpot), "output_sequence_length.p50": 6, "inter_chunk_latency.avg": run.Raw.ICL.Avg,
-		"goodput.avg": 36 / sec, "good_request_count.avg": 36,
+		"request_count.avg": 36, "error_request_count.avg": 4, "benchmark_duration.avg": sec,
+		"request_throughput.avg": 36 / sec, "output_token_throughput.avg": 216 / sec,
+		"time_to_first_token.avg": mean(ttft), "time_to_first_token.max": slices.Max(ttft),
+		"time_to_first_token.min": slices.Min(ttft), "time_to_first_token.count": 36,
+		"request_latency.avg": mean(e2el), "inter_token_latency.avg": mean(tpot), "output_sequence_length.p50": 6,
+		"inter_chunk_latency.avg": run.Raw.ICL.Avg,
+		"goodput.avg":             36 / sec, "good_request_count.avg": 36,
 	} {
 		same(a, key, want)
 	}
-	if a["was_cancelled"] != false || a["benchmark_id"] != run.ID || a["time_to_first_token"].(map[string]any)["unit"] != "ms" {
+	if a["was_cancelled"] != false || a["benchmark_id"] != run.ID ||
+		a["time_to_first_token"].(map[string]any)["unit"] != "ms" {
 		t.Errorf("aiperf: %v", a)
 	}
-	if start, err := time.Parse(time.RFC3339Nano, a["start_time"].(string)); err != nil || time.Since(start) > time.Minute {
+	if start, err := time.Parse(time.RFC3339Nano, a["start_time"].(string)); err != nil ||
+		time.Since(start) > time.Minute {
 		t.Errorf("start_time %v %v", a["start_time"], err)
 	}
 	if err := WriteFormat(&bytes.Buffer{}, "csv", dir, run); err == nil {

@@ -25,8 +25,8 @@ const (
 	verdictStop                // nothing will be sent any more
 )
 
-// plan hands out the requests of a run: warm-up first, then the measured ones, without a pause between the two. All methods may be called from any
-// goroutine.
+// plan hands out the requests of a run: warm-up first, then the measured ones, without a pause between the two. All
+// methods may be called from any goroutine.
 type plan struct {
 	cfg     Config
 	lengths []int // of the warm-up requests
@@ -40,25 +40,27 @@ type plan struct {
 	arrival  int64 // next arrival of the fixed schedule
 	arrivals int
 
-	firstAt  int64 // when the first measured request was handed out, Absent before
-	lastAt   int64 // when the latest one was
-	first    chan struct{}
-	halted   chan struct{} // closed when nothing more is handed out
-	asked    chan struct{} // closed when stop was called: what was handed out ahead of its time is not sent either
-	allTaken int64         // when load stopped being held: the last measured request was handed out, or the duration passed; Absent before
+	firstAt int64 // when the first measured request was handed out, Absent before
+	lastAt  int64 // when the latest one was
+	first   chan struct{}
+	halted  chan struct{} // closed when nothing more is handed out
+	asked   chan struct{} // closed when stop was called: what was handed out ahead of its time is not sent either
+	// when load stopped being held: the last measured request was handed out, or the duration passed; Absent before
+	allTaken int64
 }
 
 func newPlan(cfg Config) *plan {
 	p := &plan{
-		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x1a2e3a7)), firstAt: report.Absent, lastAt: report.Absent, allTaken: report.Absent,
-		first: make(chan struct{}), halted: make(chan struct{}), asked: make(chan struct{}),
+		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x1a2e3a7)), firstAt: report.Absent, lastAt: report.Absent,
+		allTaken: report.Absent,
+		first:    make(chan struct{}), halted: make(chan struct{}), asked: make(chan struct{}),
 	}
 	p.lengths = warmupLengths(cfg.Warmup, cfg.OSL, p.rng)
 	return p
 }
 
-// warmupLengths spreads n output lengths evenly over 1..osl and shuffles them, so that neighbours, which a router sends to different
-// workers, do not rise together.
+// warmupLengths spreads n output lengths evenly over 1..osl and shuffles them, so that neighbours, which a router sends
+// to different workers, do not rise together.
 func warmupLengths(n, osl int, rng *rand.Rand) []int {
 	lengths := make([]int, n)
 	for i := range lengths {
@@ -68,8 +70,8 @@ func warmupLengths(n, osl int, rng *rand.Rand) []int {
 	return lengths
 }
 
-// take returns the next job. Of a fixed schedule it hands out arrivals that are due, or with reserve the next one though it may lie ahead (the caller
-// waits for its time). With verdictWait at is when to ask again.
+// take returns the next job. Of a fixed schedule it hands out arrivals that are due, or with reserve the next one
+// though it may lie ahead (the caller waits for its time). With verdictWait at is when to ask again.
 func (p *plan) take(now int64, reserve bool) (j job, at int64, v verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

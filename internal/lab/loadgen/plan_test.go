@@ -47,14 +47,16 @@ func TestFarAwayIsNotNow(t *testing.T) {
 		}
 		before = at
 	}
-	if at := newPlan(Config{Ramp: 10 * time.Second, Concurrency: 4, OSL: 1}.withDefaults()).rampStart(1); at != int64(2500*time.Millisecond) {
+	if at := newPlan(Config{Ramp: 10 * time.Second, Concurrency: 4,
+		OSL: 1}.withDefaults()).rampStart(1); at != int64(2500*time.Millisecond) {
 		t.Errorf("the second of 4 slots starts at %v of 10s", time.Duration(at))
 	}
 	e := &engine{plan: p, cfg: Config{SteadyAfter: math.MaxInt64}}
 	if e.steadyAt(now) {
 		t.Error("the steady window has begun 292 years early")
 	}
-	rows := []report.Row{{Phase: report.PhaseMeasured, Sent: 5, End: 6}, {Phase: report.PhaseMeasured, Sent: now, End: now}}
+	rows := []report.Row{{Phase: report.PhaseMeasured, Sent: 5, End: 6}, {Phase: report.PhaseMeasured, Sent: now,
+		End: now}}
 	if s, ok := report.SteadySpan(rows, math.MaxInt64, 0, report.Absent); ok {
 		t.Errorf("steady window %+v", s)
 	}
@@ -89,9 +91,11 @@ func TestSlowRateSendsOne(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		stop := make(chan struct{})
 		s := newServer(t, normal(0, 0))
-		run, rows := load(t, s, Config{Client: client, Rate: 1e-11, Concurrency: 8, OSL: 2, ISL: 1, Stop: stop, Timeout: math.MaxInt64, Each: func(report.Row) {
-			time.AfterFunc(50*time.Millisecond, func() { close(stop) }) // a second one would come meanwhile, and close it again
-		}})
+		run, rows := load(t, s, Config{Client: client, Rate: 1e-11, Concurrency: 8, OSL: 2, ISL: 1, Stop: stop,
+			Timeout: math.MaxInt64, Each: func(report.Row) {
+				// a second one would come meanwhile, and close it again
+				time.AfterFunc(50*time.Millisecond, func() { close(stop) })
+			}})
 		if len(rows) != 1 || run.Raw.Requests != 1 || s.n.Load() != 1 {
 			t.Errorf("%d rows, the server saw %d requests", len(rows), s.n.Load())
 		}

@@ -12,12 +12,13 @@ import (
 type PortsError struct{ Need, Have int }
 
 func (e *PortsError) Error() string {
-	return fmt.Sprintf("%d connections to one address need as many local ports, net.ipv4.ip_local_port_range has %d: widen it with "+
+	return fmt.Sprintf("%d connections to one address need as many local ports, net.ipv4.ip_local_port_range has %d: "+
+		"widen it with "+
 		"`sysctl -w net.ipv4.ip_local_port_range='1024 65535'` or lower the concurrency", e.Need, e.Have)
 }
 
-// CheckPorts returns a *PortsError when n connections to one address cannot be open at a time. What the kernel does not say is let
-// through.
+// CheckPorts returns a *PortsError when n connections to one address cannot be open at a time. What the kernel does not
+// say is let through.
 func CheckPorts(n int) error {
 	s, ok := procstat.Sysctl("net.ipv4.ip_local_port_range")
 	if !ok {

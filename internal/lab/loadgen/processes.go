@@ -55,7 +55,8 @@ func (f *figures) processes() []report.Process {
 	return append(out, self)
 }
 
-// grown is how much a metric of one process grew from one scrape to another; nil when one of them lacks it, or when the process was restarted between.
+// grown is how much a metric of one process grew from one scrape to another; nil when one of them lacks it, or when the
+// process was restarted between.
 func grown(a, b *scrape, name string) *float64 {
 	before, ok1 := a.sum(name, nil)
 	after, ok2 := b.sum(name, nil)

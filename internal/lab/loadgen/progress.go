@@ -50,7 +50,8 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// collector takes the rows of a run as they come: it writes them, keeps them for the summary, and counts for the status line.
+// collector takes the rows of a run as they come: it writes them, keeps them for the summary, and counts for the status
+// line.
 type collector struct {
 	dir    *report.Dir // nil without files
 	each   func(report.Row)
@@ -97,7 +98,8 @@ func (c *collector) add(r report.Row, said string) {
 	if !r.OK() && r.Ended != report.EndCanceled {
 		c.errors.Add(1)
 		if k, first := c.failed.Add(&r, said); first {
-			c.log.Warn("request failed; more of its kind are counted, not logged", "request", r.ID, "end", k.End, "status", k.Status, "type", k.Type, "message", k.Message,
+			c.log.Warn("request failed; more of its kind are counted, not logged", "request", r.ID, "end", k.End,
+				"status", k.Status, "type", k.Type, "message", k.Message,
 				"worker", r.Worker)
 		}
 	}
@@ -127,7 +129,8 @@ func progress(ctx context.Context, e *engine, c *collector) {
 		}
 		st := e.plan.state()
 		s := Status{
-			Phase: report.PhaseMeasured, Done: int(c.done.Load()), Total: e.cfg.Requests, WarmupDone: int(c.warm.Load()), WarmupTotal: e.cfg.Warmup,
+			Phase: report.PhaseMeasured, Done: int(c.done.Load()), Total: e.cfg.Requests,
+			WarmupDone: int(c.warm.Load()), WarmupTotal: e.cfg.Warmup,
 			Open: int(e.open.Load()), Errors: int(c.errors.Load()), Elapsed: time.Duration(e.now()), Left: -1,
 		}
 		if st.firstAt == report.Absent {

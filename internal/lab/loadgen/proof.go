@@ -6,8 +6,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// proofOfTransit checks that the counters of the arm's plane hold all tokens that the clients got, and every other plane's none. It returns why they do
-// not, or "".
+// proofOfTransit checks that the counters of the arm's plane hold all tokens that the clients got, and every other
+// plane's none. It returns why they do not, or "".
 func proofOfTransit(plane string, p *report.Plane, tokens int64) string {
 	if p == nil || p.PlaneRecords == nil {
 		return "the frontend's laneway_plane_records_total could not be read at both ends of the run"

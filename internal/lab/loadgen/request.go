@@ -64,12 +64,15 @@ func newTarget(raw string) (*target, error) {
 func (t *target) addr() string { return net.JoinHostPort(t.host, t.port) }
 
 // words are short and common, so that each is about one token to most tokenizers.
-var words = strings.Fields("the of and to in is it you that he was for on are with as his they be at one have this from or had by hot but some what there")
+var words = strings.Fields("the of and to in is it you that he was for on are with as his they be at one have this " +
+	"from or had by hot but some what there")
 
 // prepare makes the fixed parts of the requests.
 func (t *target) prepare(cfg Config, userinfo *url.Userinfo) error {
 	var h bytes.Buffer
-	fmt.Fprintf(&h, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: laneway-loadgen\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\n", t.path, t.hostHeader)
+	fmt.Fprintf(&h,
+		"POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: laneway-loadgen\r\nAccept: text/event-stream\r\nContent-Type: "+
+			"application/json\r\n", t.path, t.hostHeader)
 	if userinfo != nil {
 		fmt.Fprintf(&h, "Authorization: Basic %s\r\n", basic(userinfo))
 	}
@@ -103,8 +106,8 @@ func (t *target) prepare(cfg Config, userinfo *url.Userinfo) error {
 	return nil
 }
 
-// appendRequest appends one request. The id is its header and the first word of its prompt, so that no two requests share a prefix in a
-// server's cache.
+// appendRequest appends one request. The id is its header and the first word of its prompt, so that no two requests
+// share a prefix in a server's cache.
 func (t *target) appendRequest(b []byte, id string, osl int) []byte {
 	var room [20]byte
 	tokens := strconv.AppendInt(room[:0], int64(osl), 10)
@@ -123,7 +126,8 @@ func (t *target) appendRequest(b []byte, id string, osl int) []byte {
 }
 
 // ours are the headers that requests set themselves.
-var ours = map[string]bool{"Host": true, "Content-Length": true, "Content-Type": true, "X-Request-Id": true, "Transfer-Encoding": true, "Connection": true, "Expect": true, "Accept-Encoding": true}
+var ours = map[string]bool{"Host": true, "Content-Length": true, "Content-Type": true, "X-Request-Id": true,
+	"Transfer-Encoding": true, "Connection": true, "Expect": true, "Accept-Encoding": true}
 
 func cutHeader(line string) (name, value string) {
 	name, value, _ = strings.Cut(line, ":")
@@ -202,7 +206,8 @@ func CheckBody(s string) error {
 	if err := json.Unmarshal([]byte(s), &m); err != nil || m == nil {
 		return errors.New(`is not a JSON object: write it like {"ignore_eos":true}`)
 	}
-	for _, k := range []string{"model", "stream", "max_tokens", "max_output_tokens", "messages", "prompt", "input", "n"} {
+	for _, k := range []string{"model", "stream", "max_tokens", "max_output_tokens", "messages", "prompt", "input",
+		"n"} {
 		if _, ok := m[k]; ok {
 			return fmt.Errorf("sets %q, which the load generator sets itself: leave it out", k)
 		}

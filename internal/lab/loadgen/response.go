@@ -44,7 +44,8 @@ const (
 	atDone
 )
 
-// response reads one HTTP/1.1 response and the event stream in it, however the bytes are cut. It keeps only lines that were cut.
+// response reads one HTTP/1.1 response and the event stream in it, however the bytes are cut. It keeps only lines that
+// were cut.
 type response struct {
 	state   readState
 	chunked bool
@@ -62,7 +63,8 @@ type response struct {
 
 // reset makes r ready for the next response, keeping its buffers.
 func (r *response) reset() {
-	*r = response{line: r.line[:0], plain: r.plain[:0], events: eventReader{line: r.events.line[:0], data: r.events.data[:0]}}
+	*r = response{line: r.line[:0], plain: r.plain[:0], events: eventReader{line: r.events.line[:0],
+		data: r.events.data[:0]}}
 }
 
 // done tells whether the response was read to its end.
@@ -174,7 +176,8 @@ func (r *response) takeLine(line []byte, h handler) error {
 
 func (r *response) takeStatus(line []byte) error {
 	// "HTTP/1.1 200 OK"; the reason may be missing.
-	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' || (len(line) > 12 && line[12] != ' ') {
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' ||
+		(len(line) > 12 && line[12] != ' ') {
 		return errNotHTTP
 	}
 	status := 0

@@ -89,30 +89,46 @@ var responses = []struct {
 	keep   bool
 	err    error
 }{
-	{name: "chunked", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked("data: {\"a\":1}\n\n", "data: two\n\ndata: three\n\n", "data: [DONE]\n\n"),
+	{name: "chunked", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked("data: {\"a\":1}\n\n",
+		"data: two\n\ndata: three\n\n", "data: [DONE]\n\n"),
 		status: 200, events: []string{`{"a":1}`, "two", "three", "[DONE]"}, done: true, keep: true},
-	{name: "events across chunks", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked("da", "ta: {\"a\"", ":1}", "\n", "\nda", "ta: x\n\n"),
+	{name: "events across chunks", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n" + chunked("da", "ta: {\"a\"",
+		":1}", "\n", "\nda", "ta: x\n\n"),
 		status: 200, events: []string{`{"a":1}`, "x"}, done: true, keep: true},
-	{name: "length", raw: sseHead + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true, keep: true},
-	{name: "until close", raw: sseHead + "\r\ndata: x\n\ndata: y\n\n", eof: true, status: 200, events: []string{"x", "y"}, done: true},
-	{name: "last event without its blank line", raw: sseHead + "\r\ndata: x\n\ndata: [DONE]", eof: true, status: 200, events: []string{"x", "[DONE]"}, done: true},
-	{name: "CRLF, comments, other fields, several lines", raw: sseHead + "\r\n\xef\xbb\xbf: hi\r\n\r\nevent: e\r\nid: 1\r\ndata: a\r\ndata:b\r\ndata\r\n\r\n: ping\n\nretry: 3\n\ndatabase: no\n\ndata:  c\n\n", eof: true,
+	{name: "length", raw: sseHead + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"},
+		done: true, keep: true},
+	{name: "until close", raw: sseHead + "\r\ndata: x\n\ndata: y\n\n", eof: true, status: 200,
+		events: []string{"x", "y"}, done: true},
+	{name: "last event without its blank line", raw: sseHead + "\r\ndata: x\n\ndata: [DONE]", eof: true, status: 200,
+		events: []string{"x", "[DONE]"}, done: true},
+	{name: "CRLF, comments, other fields, several lines", raw: sseHead +
+		"\r\n\xef\xbb\xbf: hi\r\n\r\nevent: e\r\nid: 1\r\ndata: a\r\ndata:b\r\ndata\r\n\r\n: ping\n\nretry: " +
+		"3\n\ndatabase: no\n\ndata:  c\n\n", eof: true,
 		status: 200, events: []string{"a\nb\n", " c"}, done: true},
-	{name: "events named error", raw: sseHead + "\r\nevent: error\ndata: x\n\ndata: y\n\ndata: z\nevent:error\n\nevent: error\n\nevent: message\ndata: u\n\nevent: error", eof: true,
+	{name: "events named error", raw: sseHead +
+		"\r\nevent: error\ndata: x\n\ndata: y\n\ndata: z\nevent:error\n\nevent: error\n\nevent: message\ndata: " +
+		"u\n\nevent: error", eof: true,
 		status: 200, events: []string{"FAILURE x", "y", "FAILURE z", "FAILURE ", "u", "FAILURE "}, done: true},
-	{name: "connection close", raw: sseHead + "Connection: close\r\nContent-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true},
-	{name: "HTTP/1.0", raw: strings.Replace(sseHead, "1.1", "1.0", 1) + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true},
-	{name: "interim response", raw: "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + sseHead + "Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true, keep: true},
-	{name: "error body", raw: "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\n{}", status: 429, plain: "{}", done: true, keep: true},
+	{name: "connection close", raw: sseHead + "Connection: close\r\nContent-Length: 9\r\n\r\ndata: x\n\n", status: 200,
+		events: []string{"x"}, done: true},
+	{name: "HTTP/1.0", raw: strings.Replace(sseHead, "1.1", "1.0", 1) + "Content-Length: 9\r\n\r\ndata: x\n\n",
+		status: 200, events: []string{"x"}, done: true},
+	{name: "interim response", raw: "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + sseHead +
+		"Content-Length: 9\r\n\r\ndata: x\n\n", status: 200, events: []string{"x"}, done: true, keep: true},
+	{name: "error body", raw: "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\n{}", status: 429, plain: "{}",
+		done: true, keep: true},
 	{name: "no content", raw: "HTTP/1.1 204\r\n\r\n", status: 204, done: true, keep: true},
 	{name: "empty body", raw: "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", status: 500, done: true, keep: true},
-	{name: "cut in a chunk", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n40\r\ndata: x\n\n", eof: true, status: 200, events: []string{"x"}, err: errClosed},
+	{name: "cut in a chunk", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n40\r\ndata: x\n\n", eof: true,
+		status: 200, events: []string{"x"}, err: errClosed},
 	{name: "cut in the headers", raw: sseHead, eof: true, err: errClosed},
 	{name: "not HTTP", raw: "SSH-2.0-OpenSSH_9.6\r\n", err: errNotHTTP},
 	{name: "bad chunk size", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", status: 200, err: errBadChunk},
-	{name: "chunk longer than its size", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", status: 200, err: errBadChunk},
+	{name: "chunk longer than its size", raw: sseHead + "Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", status: 200,
+		err: errBadChunk},
 	{name: "two lengths", raw: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", err: errBadLength},
-	{name: "bytes after the end", raw: sseHead + "Content-Length: 9\r\n\r\ndata: x\n\nmore", status: 200, events: []string{"x"}, done: true, err: errExtraBytes},
+	{name: "bytes after the end", raw: sseHead + "Content-Length: 9\r\n\r\ndata: x\n\nmore", status: 200,
+		events: []string{"x"}, done: true, err: errExtraBytes},
 	{name: "endless header", raw: "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", maxHeaderLine+10), err: errLongLine},
 }
 
@@ -120,14 +136,16 @@ func TestResponses(t *testing.T) {
 	for _, c := range responses {
 		t.Run(c.name, func(t *testing.T) {
 			o := parse(c.eof, []byte(c.raw))
-			if !errors.Is(o.err, c.err) || o.rec.status != c.status || !reflect.DeepEqual(o.rec.events, c.events) || o.plain != c.plain || o.done != c.done || o.keep != c.keep && c.err == nil {
+			if !errors.Is(o.err, c.err) || o.rec.status != c.status || !reflect.DeepEqual(o.rec.events, c.events) ||
+				o.plain != c.plain || o.done != c.done || o.keep != c.keep && c.err == nil {
 				t.Errorf("got %+v", o)
 			}
 		})
 	}
 }
 
-// TestResponsesCutAnywhere cuts each response at every offset, and into single bytes: the pieces must read like the whole.
+// TestResponsesCutAnywhere cuts each response at every offset, and into single bytes: the pieces must read like the
+// whole.
 func TestResponsesCutAnywhere(t *testing.T) {
 	for _, c := range responses {
 		t.Run(c.name, func(t *testing.T) {
@@ -211,7 +229,8 @@ func TestReadingAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkReadEvent(b *testing.B) {
-	e := &engine{target: &target{api: chatAPI}, cfg: Config{}.withDefaults(), plan: newPlan(Config{Concurrency: 1}.withDefaults())}
+	e := &engine{target: &target{api: chatAPI}, cfg: Config{}.withDefaults(),
+		plan: newPlan(Config{Concurrency: 1}.withDefaults())}
 	x := exchange{e: e, l: newLocal()}
 	x.begin(job{phase: "measured", osl: 1 << 20})
 	x.sent(1)

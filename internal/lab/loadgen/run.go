@@ -21,8 +21,8 @@ import (
 // setupTimeout bounds what is asked of the server before the load.
 const setupTimeout = 10 * time.Second
 
-// Run makes the load, writes the run directory and returns its report. When ctx ends early the report is made from what there is and marked
-// partial; that is no error. An error means that there is no report.
+// Run makes the load, writes the run directory and returns its report. When ctx ends early the report is made from what
+// there is and marked partial; that is no error. An error means that there is no report.
 func Run(ctx context.Context, cfg Config) (*report.Run, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -80,12 +80,14 @@ func newEngine(ctx context.Context, cfg Config) (*engine, error) {
 		return nil, err
 	}
 	return &engine{
-		cfg: cfg, target: t, addr: addr, t0: time.Now(), prefix: "lg-" + hex.EncodeToString(id[:]) + "-", plan: newPlan(cfg),
+		cfg: cfg, target: t, addr: addr, t0: time.Now(), prefix: "lg-" + hex.EncodeToString(id[:]) + "-",
+		plan: newPlan(cfg),
 		rows: make(chan ending, 1<<16), rampEnd: int64(cfg.Ramp), secrets: secretsOf(cfg.Header, u),
 	}, nil
 }
 
-// reach connects to the server once, so that a run against nothing ends with one clear error, and to fix the address for the run.
+// reach connects to the server once, so that a run against nothing ends with one clear error, and to fix the address
+// for the run.
 func reach(ctx context.Context, t *target) (string, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", t.addr())
@@ -127,7 +129,8 @@ func firstModel(ctx context.Context, t *target, user *url.Userinfo, header []str
 		return "", fmt.Errorf("%s: %w: %w", redact.Address(where.String()), err, hint)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fmt.Errorf("%s lists no model: wait until a worker is up, or %w", redact.Address(where.String()), hint)
+		return "", fmt.Errorf("%s lists no model: wait until a worker is up, or %w", redact.Address(where.String()),
+			hint)
 	}
 	return list.Data[0].ID, nil
 }

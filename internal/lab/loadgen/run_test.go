@@ -66,7 +66,8 @@ func phases(rows []report.Row) (warm, measured int) {
 func TestClosedLoop(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(20*time.Millisecond, 2*time.Millisecond))
-		run, rows := load(t, s, Config{Client: client, Concurrency: 8, Requests: 40, OSL: 12, ISL: 30, Warmup: DefaultWarmup})
+		run, rows := load(t, s, Config{Client: client, Concurrency: 8, Requests: 40, OSL: 12, ISL: 30,
+			Warmup: DefaultWarmup})
 		warm, measured := phases(rows)
 		if warm != 8 || measured != 40 || s.n.Load() != 48 {
 			t.Fatalf("%d warm-up and %d measured rows, the server saw %d", warm, measured, s.n.Load())
@@ -78,7 +79,8 @@ func TestClosedLoop(t *testing.T) {
 			t.Errorf("%d requests were open at most, want 8", most)
 		}
 		w := run.Raw
-		if w.Requests != 40 || w.Errors != 0 || w.WrongTokens == nil || *w.WrongTokens != 0 || w.Audited != 40 || *w.OutputTokens != 40*12 || w.Chunks != 40*12 {
+		if w.Requests != 40 || w.Errors != 0 || w.WrongTokens == nil || *w.WrongTokens != 0 || w.Audited != 40 ||
+			*w.OutputTokens != 40*12 || w.Chunks != 40*12 {
 			t.Errorf("raw window %+v", w)
 		}
 		lens := map[int]bool{}
@@ -89,7 +91,8 @@ func TestClosedLoop(t *testing.T) {
 				t.Errorf("id %s twice", r.ID)
 			}
 			ids[r.ID] = true
-			if !r.OK() || r.Status != 200 || r.Wrong != 0 || r.Worker == "" || r.Process != "p-"+r.Worker || r.Lane != "quic/0" {
+			if !r.OK() || r.Status != 200 || r.Wrong != 0 || r.Worker == "" || r.Process != "p-"+r.Worker ||
+				r.Lane != "quic/0" {
 				t.Errorf("row %+v", r)
 			}
 			if r.Phase == report.PhaseWarmup {
@@ -109,7 +112,8 @@ func TestClosedLoop(t *testing.T) {
 	})
 }
 
-// checkTruth holds a row's times to the server's own. The client can only be later; how much depends on the machine, so the bound is wide.
+// checkTruth holds a row's times to the server's own. The client can only be later; how much depends on the machine, so
+// the bound is wide.
 func checkTruth(t *testing.T, s *server, run *report.Run, r *report.Row) {
 	t.Helper()
 	const slack = 3 * time.Second
@@ -141,11 +145,12 @@ func TestStop(t *testing.T) {
 		stop := make(chan struct{})
 		told := 0
 		var late atomic.Int64
-		run, rows := load(t, s, Config{Client: client, Concurrency: 4, OSL: 12, Warmup: 6, Stop: stop, Late: func(time.Duration) { late.Add(1) }, Each: func(report.Row) {
-			if told++; told == 20 {
-				close(stop)
-			}
-		}})
+		run, rows := load(t, s, Config{Client: client, Concurrency: 4, OSL: 12, Warmup: 6, Stop: stop,
+			Late: func(time.Duration) { late.Add(1) }, Each: func(report.Row) {
+				if told++; told == 20 {
+					close(stop)
+				}
+			}})
 		if told != len(rows) || told < 20 || told > 30 {
 			t.Errorf("%d rows, %d told of", len(rows), told)
 		}
@@ -187,7 +192,8 @@ func TestConnectionsAreKept(t *testing.T) {
 	})
 }
 
-// TestKeptConnectionThatWasClosed closes each connection after its response without saying so, as a server's idle timeout does.
+// TestKeptConnectionThatWasClosed closes each connection after its response without saying so, as a server's idle
+// timeout does.
 func TestKeptConnectionThatWasClosed(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, func(s *server, c *call) {
@@ -196,8 +202,10 @@ func TestKeptConnectionThatWasClosed(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			body := "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
-			buf.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
+			body := "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: " +
+				"{\"choices\":[],\"usage\":{\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
+			buf.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: " +
+				strconv.Itoa(len(body)) + "\r\n\r\n" + body)
 			buf.Flush()
 			conn.Close()
 		})
@@ -279,7 +287,8 @@ func TestErrorsAreClassified(t *testing.T) {
 			c.w.WriteHeader(429)
 			c.w.Write([]byte(`{"error":{"message":"busy","type":"overloaded_error"}}`))
 		}, report.EndFailed, "overloaded_error", 429},
-		{"status without type", func(_ *server, c *call) { http.Error(c.w, "nope", 502) }, report.EndFailed, "http_502", 502},
+		{"status without type", func(_ *server, c *call) { http.Error(c.w, "nope", 502) }, report.EndFailed, "http_502",
+			502},
 		{"mid-stream error", func(_ *server, c *call) {
 			c.sse("w")
 			c.tokens(0)
@@ -287,11 +296,16 @@ func TestErrorsAreClassified(t *testing.T) {
 			c.data("[DONE]")
 		}, report.EndFailed, "upstream_error", 200},
 		{"truncated", func(_ *server, c *call) { c.sse("w"); c.tokens(0) }, report.EndTruncated, "truncated", 200},
-		{"cut off", func(_ *server, c *call) { c.sse("w"); c.tokens(0); panic(http.ErrAbortHandler) }, report.EndTruncated, "truncated", 200},
-		{"not a stream", func(_ *server, c *call) { c.w.Write([]byte(`{"choices":[]}`)) }, report.EndProtocol, "not_a_stream", 200},
-		{"not JSON", func(_ *server, c *call) { c.sse("w"); c.data("{nonsense"); c.finish(1) }, report.EndProtocol, "protocol", 200},
-		{"timeout", func(_ *server, c *call) { c.sse("w"); c.tokens(0); <-c.r.Context().Done() }, report.EndTimeout, "timeout", 200},
-		{"timeout before the headers", func(_ *server, c *call) { <-c.r.Context().Done() }, report.EndTimeout, "timeout", 0},
+		{"cut off", func(_ *server, c *call) { c.sse("w"); c.tokens(0); panic(http.ErrAbortHandler) },
+			report.EndTruncated, "truncated", 200},
+		{"not a stream", func(_ *server, c *call) { c.w.Write([]byte(`{"choices":[]}`)) }, report.EndProtocol,
+			"not_a_stream", 200},
+		{"not JSON", func(_ *server, c *call) { c.sse("w"); c.data("{nonsense"); c.finish(1) }, report.EndProtocol,
+			"protocol", 200},
+		{"timeout", func(_ *server, c *call) { c.sse("w"); c.tokens(0); <-c.r.Context().Done() }, report.EndTimeout,
+			"timeout", 200},
+		{"timeout before the headers", func(_ *server, c *call) { <-c.r.Context().Done() }, report.EndTimeout,
+			"timeout", 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -312,7 +326,8 @@ func TestErrorsAreClassified(t *testing.T) {
 					t.Fatalf("%d complete, errors %v", run.Raw.Requests, run.Raw.ErrorsByType)
 				}
 				for i := range rows {
-					if r := &rows[i]; i%2 == 0 && (r.Ended != c.end || r.ErrorType != c.errType || r.Status != c.status) {
+					if r := &rows[i]; i%2 == 0 && (r.Ended != c.end || r.ErrorType != c.errType ||
+						r.Status != c.status) {
 						t.Errorf("row %d: %+v", i, r)
 					} else if i%2 == 1 && !r.OK() {
 						t.Errorf("row %d after a failure: %+v", i, r)
@@ -365,7 +380,8 @@ func TestInterruptMakesAPartialReport(t *testing.T) {
 			normal(0, 0)(s, c)
 		})
 		run, rows := loadCtx(t, ctx, s, Config{Client: client, Concurrency: 1, Requests: 1000, OSL: 3, ISL: 2})
-		if !run.Marked(report.MarkPartial) || run.Raw.Requests != 6 || run.Raw.Errors != 0 || run.Raw.Canceled != 1 || len(rows) != 7 {
+		if !run.Marked(report.MarkPartial) || run.Raw.Requests != 6 || run.Raw.Errors != 0 || run.Raw.Canceled != 1 ||
+			len(rows) != 7 {
 			t.Errorf("marks %v raw %+v rows %d", run.Marks, run.Raw, len(rows))
 		}
 	})
@@ -376,7 +392,8 @@ func TestRates(t *testing.T) {
 		t.Run(arrival, func(t *testing.T) {
 			clients(t, func(t *testing.T, client string) {
 				s := newServer(t, normal(0, 0))
-				run, rows := load(t, s, Config{Client: client, Concurrency: 50, Rate: 200, Arrival: arrival, Requests: 100, OSL: 2, ISL: 2, Seed: 7})
+				run, rows := load(t, s, Config{Client: client, Concurrency: 50, Rate: 200, Arrival: arrival,
+					Requests: 100, OSL: 2, ISL: 2, Seed: 7})
 				if run.Raw.Requests != 100 {
 					t.Fatalf("raw %+v", run.Raw)
 				}
@@ -404,7 +421,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestScheduleKeepsItsTimes holds that a server that is slow does not slow the schedule: the wait is in the effective latency.
+// TestScheduleKeepsItsTimes holds that a server that is slow does not slow the schedule: the wait is in the effective
+// latency.
 func TestScheduleKeepsItsTimes(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(50*time.Millisecond, 0))
@@ -426,7 +444,8 @@ func TestScheduleKeepsItsTimes(t *testing.T) {
 func TestDuration(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(0, time.Millisecond))
-		run, rows := load(t, s, Config{Client: client, Concurrency: 2, Duration: 500 * time.Millisecond, OSL: 5, ISL: 2, Warmup: 2})
+		run, rows := load(t, s, Config{Client: client, Concurrency: 2, Duration: 500 * time.Millisecond, OSL: 5, ISL: 2,
+			Warmup: 2})
 		first := int64(1 << 62)
 		for i := range rows {
 			if r := &rows[i]; r.Phase == report.PhaseMeasured {
@@ -448,8 +467,10 @@ func TestRamp(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		s := newServer(t, normal(5*time.Second, 0))
 		s.script = func(s *server, c *call) { c.sse(""); c.text("x"); time.Sleep(900 * time.Millisecond); c.finish(1) }
-		_, rows := load(t, s, Config{Client: client, Concurrency: 4, Requests: 4, Ramp: 400 * time.Millisecond, OSL: 1, ISL: 2})
-		slices.SortFunc(rows, func(a, b report.Row) int { return cmp.Compare(a.Intended, b.Intended) }) // they end in any order
+		_, rows := load(t, s, Config{Client: client, Concurrency: 4, Requests: 4, Ramp: 400 * time.Millisecond, OSL: 1,
+			ISL: 2})
+		// they end in any order
+		slices.SortFunc(rows, func(a, b report.Row) int { return cmp.Compare(a.Intended, b.Intended) })
 		for i := range rows {
 			if r := &rows[i]; r.Intended < int64(i)*100e6 {
 				t.Errorf("request %d started at %v, want %d ms or later", i, time.Duration(r.Intended), i*100)
@@ -460,7 +481,8 @@ func TestRamp(t *testing.T) {
 
 func TestSteadyWindow(t *testing.T) {
 	s := newServer(t, normal(0, 5*time.Millisecond))
-	run, rows := load(t, s, Config{Concurrency: 4, Requests: 80, OSL: 4, ISL: 2, Warmup: DefaultWarmup, SteadyAfter: 100 * time.Millisecond})
+	run, rows := load(t, s, Config{Concurrency: 4, Requests: 80, OSL: 4, ISL: 2, Warmup: DefaultWarmup,
+		SteadyAfter: 100 * time.Millisecond})
 	if run.Steady == nil {
 		t.Fatal("no steady window")
 	}
@@ -486,7 +508,10 @@ func TestSetupErrors(t *testing.T) {
 		t.Error("no error without a server")
 	}
 	empty := newServer(t, nil)
-	empty.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`{"data":[]}`)) })
+	empty.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		w.Write([]byte(`{"data":[]}`))
+	})
 	if _, err := Run(t.Context(), Config{URL: redact.New(empty.URL), Requests: 1}); err == nil {
 		t.Error("no error with a server that has no model")
 	}

@@ -19,7 +19,8 @@ type sample struct {
 	hostOK bool
 }
 
-// sampler takes samples once a second while a run lasts. Its samples belong to the goroutine of loop until that has ended.
+// sampler takes samples once a second while a run lasts. Its samples belong to the goroutine of loop until that has
+// ended.
 type sampler struct {
 	e        *engine
 	scrapers []*scraper
@@ -29,19 +30,20 @@ type sampler struct {
 	debugs   debugs
 }
 
-// debugEvery is how many samples pass between two readings of the frontends' /debug/plane: it names every lane, so it is larger than the
-// metrics.
+// debugEvery is how many samples pass between two readings of the frontends' /debug/plane: it names every lane, so it
+// is larger than the metrics.
 const debugEvery = 5
 
-// sampleInterval is how often samples are taken, and sampleTimeout how long a scrape may take: a machine that is busy answers late, and a
-// late sample is still a sample.
+// sampleInterval is how often samples are taken, and sampleTimeout how long a scrape may take: a machine that is busy
+// answers late, and a late sample is still a sample.
 const (
 	sampleInterval = time.Second
 	sampleTimeout  = 5 * time.Second
 )
 
 func newSampler(e *engine) *sampler {
-	s := &sampler{e: e, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, DisableCompression: true}}}
+	s := &sampler{e: e, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1,
+		DisableCompression: true}}}
 	for _, u := range e.cfg.MetricsURLs {
 		s.scrapers = append(s.scrapers, &scraper{url: u, client: s.http})
 	}
@@ -82,8 +84,8 @@ func (s *sampler) take(ctx context.Context, last bool) {
 	}
 }
 
-// loop takes a sample each second, and one more when the first measured request starts, until ctx ends. A sample that was begun is
-// finished: half a sample is none.
+// loop takes a sample each second, and one more when the first measured request starts, until ctx ends. A sample that
+// was begun is finished: half a sample is none.
 func (s *sampler) loop(ctx context.Context) {
 	t := time.NewTicker(sampleInterval)
 	defer t.Stop()

@@ -49,8 +49,8 @@ var wanted = map[string][2]string{
 	firstResponseMetric:                    {},
 }
 
-// firstResponseMetric is a worker's histogram of times to first response. Of a histogram a scrape keeps the sum and the count, as the series NAME_sum and
-// NAME_count.
+// firstResponseMetric is a worker's histogram of times to first response. Of a histogram a scrape keeps the sum and the
+// count, as the series NAME_sum and NAME_count.
 const firstResponseMetric = "laneway_worker_time_to_first_response_seconds"
 
 // scrape is what one process said at one time.
@@ -181,7 +181,8 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// planeDebug is what of /debug/plane goes into the report: the sockets, in the report's own shape, and the lanes as the plane counts them.
+// planeDebug is what of /debug/plane goes into the report: the sockets, in the report's own shape, and the lanes as the
+// plane counts them.
 type planeDebug struct {
 	Sockets []report.Socket `json:"sockets"`
 	Stats   struct {
@@ -202,7 +203,8 @@ func (s *scraper) debug(ctx context.Context) *planeDebug {
 	if err != nil || !strings.HasSuffix(at.Path, "/metrics") {
 		return nil
 	}
-	at.Path, at.RawPath = strings.TrimSuffix(at.Path, "/metrics")+"/debug/plane", "" // with the query, which may hold a key
+	// with the query, which may hold a key
+	at.Path, at.RawPath = strings.TrimSuffix(at.Path, "/metrics")+"/debug/plane", ""
 	body, err := s.get(ctx, at.String(), "application/json")
 	if err != nil {
 		return nil

@@ -87,13 +87,19 @@ go_sched_gomaxprocs_threads 3
 	c.workers = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done := float64(c.done.Load())
 		name := strings.Split(r.URL.Path, "/")[1]
-		fmt.Fprintf(w, "# TYPE laneway_process_info gauge\nlaneway_process_info{role=\"worker\",name=\"p-%s\"} 1\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %f\n"+
-			"# TYPE laneway_lane_writes_total counter\nlaneway_lane_writes_total{reason=\"flush\"} %f\nlaneway_lane_writes_total{reason=\"control\"} 1\n"+
-			"# TYPE laneway_quic_packets_lost_total counter\nlaneway_quic_packets_lost_total 0\n"+
-			"# TYPE laneway_lane_resent_bytes_total counter\nlaneway_lane_resent_bytes_total 0\n"+
-			// A hundred responses of 2 s each before the run, which are none of its; then 40 ms each.
-			"# TYPE laneway_worker_time_to_first_response_seconds histogram\nlaneway_worker_time_to_first_response_seconds_bucket{le=\"+Inf\"} %[4]f\n"+
-			"laneway_worker_time_to_first_response_seconds_sum %[5]f\nlaneway_worker_time_to_first_response_seconds_count %[4]f\n", name, done*0.002, done, 100+done, 200+done*0.04)
+		fmt.Fprintf(w,
+			"# TYPE laneway_process_info gauge\nlaneway_process_info{role=\"worker\",name=\"p-%s\"} 1\n# TYPE "+
+				"process_cpu_seconds_total counter\nprocess_cpu_seconds_total %f\n"+
+				"# TYPE laneway_lane_writes_total counter\nlaneway_lane_writes_total{reason=\"flush\"} "+
+				"%f\nlaneway_lane_writes_total{reason=\"control\"} 1\n"+
+				"# TYPE laneway_quic_packets_lost_total counter\nlaneway_quic_packets_lost_total 0\n"+
+				"# TYPE laneway_lane_resent_bytes_total counter\nlaneway_lane_resent_bytes_total 0\n"+
+				// A hundred responses of 2 s each before the run, which are none of its; then 40 ms each.
+				"# TYPE laneway_worker_time_to_first_response_seconds "+
+				"histogram\nlaneway_worker_time_to_first_response_seconds_bucket{le=\"+Inf\"} %[4]f\n"+
+				"laneway_worker_time_to_first_response_seconds_sum "+
+				"%[5]f\nlaneway_worker_time_to_first_response_seconds_count %[4]f\n", name, done*0.002, done, 100+done,
+			200+done*0.04)
 	}))
 	t.Cleanup(c.workers.Close)
 	return c
@@ -104,7 +110,8 @@ func (c *cluster) config(plane string) Config {
 		Concurrency: 4, Requests: 60, OSL: 10, ISL: 2, Warmup: DefaultWarmup,
 		MetricsURLs: redact.URLs(c.frontend.URL+"/metrics", c.workers.URL+"/w0/metrics", c.workers.URL+"/w1/metrics"),
 		Info: Info{
-			Config:      map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2, "worker_processes": 2},
+			Config: map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2,
+				"worker_processes": 2},
 			Environment: &report.Environment{Revision: "abc", Pins: map[string]string{"fe-0": "0"}},
 			Processes:   []report.Process{{Role: "etcd", Name: "etcd"}, {Role: "worker", Name: "p-w0"}},
 		},
@@ -119,14 +126,17 @@ func TestFiguresFromMetrics(t *testing.T) {
 	}
 	tokens := tokensSeen(rows)
 	p := run.Plane
-	if *p.Records != tokens || p.PlaneRecords["quic"] != tokens || p.PlaneRecords["tcp"] != 0 || *p.Reads != tokens/10 || *p.Writes != 2*64 || *p.Wakes != 0 {
+	if *p.Records != tokens || p.PlaneRecords["quic"] != tokens || p.PlaneRecords["tcp"] != 0 ||
+		*p.Reads != tokens/10 || *p.Writes != 2*64 || *p.Wakes != 0 {
 		t.Errorf("plane %+v for %d tokens", p, tokens)
 	}
-	if p.StreamsEnded["complete"] != 64 || p.StreamsEnded["lost"] != 0 || len(p.Lanes) != 1 || p.Lanes[0].Process != "p-w0" || *p.Lanes[0].Streams != 4 {
+	if p.StreamsEnded["complete"] != 64 || p.StreamsEnded["lost"] != 0 || len(p.Lanes) != 1 ||
+		p.Lanes[0].Process != "p-w0" || *p.Lanes[0].Streams != 4 {
 		t.Errorf("ends %v, lanes %+v", p.StreamsEnded, p.Lanes)
 	}
 	u := run.UDP
-	if *u.RcvbufErrors != 0 || *u.SocketDrops != 64 || *u.InDatagrams != tokens/2 || len(u.Sockets) != 2 || *u.Sockets[0].Lane != 3 || u.Sockets[1].Lane != nil || *u.Sockets[1].Drops != 64 {
+	if *u.RcvbufErrors != 0 || *u.SocketDrops != 64 || *u.InDatagrams != tokens/2 || len(u.Sockets) != 2 ||
+		*u.Sockets[0].Lane != 3 || u.Sockets[1].Lane != nil || *u.Sockets[1].Drops != 64 {
 		t.Errorf("udp %+v", u)
 	}
 	// The scripted frontend uses 3 ms for each request, each of the two workers 2 ms.
@@ -140,22 +150,28 @@ func TestFiguresFromMetrics(t *testing.T) {
 	if len(run.Processes) != 5 {
 		t.Errorf("processes %+v", run.Processes)
 	}
-	if p := byName["worker/p-w0"]; p.Requests == nil || *p.Requests == 0 || p.MeanFirstResponse == nil || *p.Holder || p.CPUSeconds == nil || p.RSSPeak != nil || p.GOMAXPROCS != nil {
+	if p := byName["worker/p-w0"]; p.Requests == nil || *p.Requests == 0 || p.MeanFirstResponse == nil || *p.Holder ||
+		p.CPUSeconds == nil || p.RSSPeak != nil || p.GOMAXPROCS != nil {
 		t.Errorf("worker %+v", p)
-	} else if p.MetricResponses == nil || *p.MetricResponses != 64 || math.Abs(*p.MetricFirstResponse-40) > 1e-6 { // each of the two says all, warm-up included
-		t.Errorf("worker %s: its own metric says %v ms over %v responses", p.Name, p.MetricFirstResponse, p.MetricResponses)
+		// each of the two says all, warm-up included
+	} else if p.MetricResponses == nil || *p.MetricResponses != 64 || math.Abs(*p.MetricFirstResponse-40) > 1e-6 {
+		t.Errorf("worker %s: its own metric says %v ms over %v responses", p.Name, p.MetricFirstResponse,
+			p.MetricResponses)
 	}
-	if p := byName["loadgen/loadgen"]; p.GOMAXPROCS == nil || *p.GOMAXPROCS != runtime.GOMAXPROCS(0) || p.MetricResponses != nil {
+	if p := byName["loadgen/loadgen"]; p.GOMAXPROCS == nil || *p.GOMAXPROCS != runtime.GOMAXPROCS(0) ||
+		p.MetricResponses != nil {
 		t.Errorf("loadgen %+v", p)
 	}
-	if p := byName["frontend/fe-0"]; p.RSSPeak == nil || *p.RSSPeak != 1e6+64 || *p.CPUSeconds < 0.19 || *p.CPUSeconds > 0.193 || p.Requests != nil ||
+	if p := byName["frontend/fe-0"]; p.RSSPeak == nil || *p.RSSPeak != 1e6+64 || *p.CPUSeconds < 0.19 ||
+		*p.CPUSeconds > 0.193 || p.Requests != nil ||
 		p.GOMAXPROCS == nil || *p.GOMAXPROCS != 3 || p.MetricResponses != nil {
 		t.Errorf("frontend %+v", p)
 	}
 	if _, ok := byName["etcd/etcd"]; !ok {
 		t.Error("no etcd")
 	}
-	if run.Config["workers"] != 2 || run.Environment.Revision != "abc" || run.Environment.Go == "" || len(run.Environment.Sockets) != 1 || run.Environment.Sockets[0].Process != "fe-0" {
+	if run.Config["workers"] != 2 || run.Environment.Revision != "abc" || run.Environment.Go == "" ||
+		len(run.Environment.Sockets) != 1 || run.Environment.Sockets[0].Process != "fe-0" {
 		t.Errorf("config %v environment %+v", run.Config, run.Environment)
 	}
 }
@@ -226,7 +242,8 @@ func TestUnmeasuredIsAbsent(t *testing.T) {
 
 func TestRolesWithoutInfo(t *testing.T) {
 	for text, want := range map[string]string{
-		"laneway_frontend_requests_total 1\n": roleFrontend, "laneway_worker_running_requests 1\n": roleWorker, "up 1\n": roleOther,
+		"laneway_frontend_requests_total 1\n": roleFrontend, "laneway_worker_running_requests 1\n": roleWorker,
+		"up 1\n": roleOther,
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }))
 		got, err := (&scraper{url: redact.New(s.URL), client: s.Client()}).scrape(t.Context())
@@ -243,7 +260,8 @@ func TestInfo(t *testing.T) {
 		t.Fatalf("%+v %v", i, err)
 	}
 	run := &report.Run{Config: map[string]any{"lanes": 9, "isl": 1}, Environment: report.Environment{Go: "go1"}}
-	if err := i.mergeInto(run); err != nil || run.Config["lanes"] != 2.0 || run.Config["isl"] != 1 || *run.Environment.MTU != 1500 || run.Environment.Go != "go1" || len(run.Processes) != 1 {
+	if err := i.mergeInto(run); err != nil || run.Config["lanes"] != 2.0 || run.Config["isl"] != 1 ||
+		*run.Environment.MTU != 1500 || run.Environment.Go != "go1" || len(run.Processes) != 1 {
 		t.Errorf("%+v %v", run, err)
 	}
 	for _, s := range []string{"", "[]", `{"confg":{}}`, `{"environment":{"mtuu":1}}`} {

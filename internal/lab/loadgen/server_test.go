@@ -125,7 +125,8 @@ func (c *call) tokens(idx ...int) {
 
 func (c *call) finish(usage int) {
 	c.data(`{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`)
-	c.data(`{"id":"x","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":` + strconv.Itoa(usage) + `,"total_tokens":1}}`)
+	c.data(`{"id":"x","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":` + strconv.Itoa(usage) +
+		`,"total_tokens":1}}`)
 	c.data("[DONE]")
 }
 

@@ -2,14 +2,15 @@ package loadgen
 
 import "bytes"
 
-// shape remembers how a server's content events look around the text, so that the next one of the same response is compared with it
-// instead of being scanned: most events of a response differ in their text alone.
+// shape remembers how a server's content events look around the text, so that the next one of the same response is
+// compared with it instead of being scanned: most events of a response differ in their text alone.
 type shape struct {
 	before, after []byte // after begins with the quote that ends the text
 	misses        int8
 }
 
-// maxMisses is after how many events of another shape a response is scanned event by event: its events differ in more than the text.
+// maxMisses is after how many events of another shape a response is scanned event by event: its events differ in more
+// than the text.
 const maxMisses = 4
 
 // content returns the text of an event of this shape.

@@ -11,7 +11,8 @@ func FuzzShape(f *testing.F) {
 		f.Add([]byte(a), []byte(a))
 	}
 	f.Add([]byte(`{"choices":[{"delta":{"content":"a"}}]}`), []byte(`{"choices":[{"delta":{"content":"bcd"}}]}`))
-	f.Add([]byte(`{"choices":[{"delta":{"content":"a"}}]}`), []byte(`{"choices":[{"delta":{"content":"b","content":"a"}}]}`))
+	f.Add([]byte(`{"choices":[{"delta":{"content":"a"}}]}`),
+		[]byte(`{"choices":[{"delta":{"content":"b","content":"a"}}]}`))
 	for _, a := range typedEvents {
 		f.Add([]byte(a), []byte(a))
 	}
@@ -28,7 +29,8 @@ func FuzzShape(f *testing.F) {
 				continue
 			}
 			want, err := scanOf(typed)(second)
-			if err != nil || string(text) != string(want.content) || want.tokens >= 0 || want.opened != c.opened || want.done != 0 || want.last || want.failed {
+			if err != nil || string(text) != string(want.content) || want.tokens >= 0 || want.opened != c.opened ||
+				want.done != 0 || want.last || want.failed {
 				t.Fatalf("after %s the event %s gave %q, scanning it gives %+v, %v", first, second, text, want, err)
 			}
 		}
@@ -37,7 +39,8 @@ func FuzzShape(f *testing.F) {
 
 func TestShapeIsLearned(t *testing.T) {
 	var s shape
-	first, second := []byte(`{"id":"1","choices":[{"delta":{"content":"a"},"finish_reason":null}]}`), []byte(`{"id":"1","choices":[{"delta":{"content":" token"},"finish_reason":null}]}`)
+	first, second := []byte(`{"id":"1","choices":[{"delta":{"content":"a"},"finish_reason":null}]}`),
+		[]byte(`{"id":"1","choices":[{"delta":{"content":" token"},"finish_reason":null}]}`)
 	c, err := scanChoices(first)
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +50,10 @@ func TestShapeIsLearned(t *testing.T) {
 		t.Errorf("%q %v", text, ok)
 	}
 	for _, other := range []string{
-		`{"id":"2","choices":[{"delta":{"content":"a"},"finish_reason":null}]}`, `{"id":"1","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`,
-		`{"id":"1","choices":[{"delta":{"content":"a\"b"},"finish_reason":null}]}`, `{"id":"1","choices":[{"delta":{"content":""},"finish_reason":null}]}`,
+		`{"id":"2","choices":[{"delta":{"content":"a"},"finish_reason":null}]}`,
+		`{"id":"1","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`,
+		`{"id":"1","choices":[{"delta":{"content":"a\"b"},"finish_reason":null}]}`,
+		`{"id":"1","choices":[{"delta":{"content":""},"finish_reason":null}]}`,
 	} {
 		if text, ok := s.content([]byte(other)); ok {
 			t.Errorf("%s passed as %q", other, text)

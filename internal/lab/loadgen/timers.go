@@ -1,7 +1,7 @@
 package loadgen
 
-// timers is a heap of wake times, each with the slot that it wakes. A slot has at most one entry that counts; others are stale and are
-// dropped when they come up.
+// timers is a heap of wake times, each with the slot that it wakes. A slot has at most one entry that counts; others
+// are stale and are dropped when they come up.
 type timers []timer
 
 type timer struct {

@@ -14,9 +14,10 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
-// The tests of this file are the mistakes of measuring that have made real tables worthless, each made on purpose: the load generator must refuse
-// it or say it. Two are elsewhere: holders between real processes in internal/test/endtoend (TestHolders), and a run without proof of transit, whose exit code is
-// cmd/loadgen's (TestExitCodes) and whose counting is TestProofOfTransit's. What concerns several runs is the analysis's.
+// The tests of this file are the mistakes of measuring that have made real tables worthless, each made on purpose: the
+// load generator must refuse it or say it. Two are elsewhere: holders between real processes in internal/test/endtoend
+// (TestHolders), and a run without proof of transit, whose exit code is cmd/loadgen's (TestExitCodes) and whose
+// counting is TestProofOfTransit's. What concerns several runs is the analysis's.
 
 // engineOf is enough of an engine to judge a run.
 func engineOf(addr string) *engine {
@@ -32,7 +33,8 @@ func (c fakeClient) run(context.Context) error { return nil }
 // sampled makes samples of this process, one a second from start, that used so much processor time a second.
 func sampled(t0 time.Time, start, n int, perSecond time.Duration) (out []sample) {
 	for i := range n {
-		out = append(out, sample{at: t0.Add(time.Duration(start+i) * time.Second), self: procstat.CPU{User: time.Duration(i) * perSecond}, selfOK: true})
+		out = append(out, sample{at: t0.Add(time.Duration(start+i) * time.Second),
+			self: procstat.CPU{User: time.Duration(i) * perSecond}, selfOK: true})
 	}
 	return out
 }
@@ -48,7 +50,8 @@ func TestTrapSharedCores(t *testing.T) {
 		t.Errorf("marks %v: the server runs in the load generator's process", run.Marks)
 	}
 	var table bytes.Buffer
-	if err := report.Print(&table, run); err != nil || !strings.Contains(table.String(), "MARKED: ") || !strings.Contains(table.String(), report.MarkSharedCores) {
+	if err := report.Print(&table, run); err != nil || !strings.Contains(table.String(), "MARKED: ") ||
+		!strings.Contains(table.String(), report.MarkSharedCores) {
 		t.Errorf("%v: the table does not say it:\n%s", err, table.String())
 	}
 }
@@ -56,14 +59,17 @@ func TestTrapSharedCores(t *testing.T) {
 // Trap 2: CPU per request from samples of another time, like the idle tail.
 func TestTrapSamplesOfAnotherTime(t *testing.T) {
 	t0 := time.Now()
-	rows := []report.Row{{ID: "a", Phase: report.PhaseMeasured, Ended: report.EndComplete, Sent: 0, First: 1, Last: 2, End: 9e9}}
+	rows := []report.Row{{ID: "a", Phase: report.PhaseMeasured, Ended: report.EndComplete, Sent: 0, First: 1, Last: 2,
+		End: 9e9}}
 	span := report.Span{Start: 0, End: 10e9}
 	for name, c := range map[string]struct {
 		samples []sample
 		want    bool
 	}{
-		"over the window": {sampled(t0, 0, 11, time.Second), true}, "after it": {sampled(t0, 20, 11, time.Second), false},
-		"its second half": {sampled(t0, 5, 6, time.Second), false}, "one": {sampled(t0, 0, 1, time.Second), false}, "none": {nil, false},
+		"over the window": {sampled(t0, 0, 11, time.Second), true}, "after it": {sampled(t0, 20, 11, time.Second),
+			false},
+		"its second half": {sampled(t0, 5, 6, time.Second), false}, "one": {sampled(t0, 0, 1, time.Second), false},
+		"none": {nil, false},
 	} {
 		var w report.Window
 		newFigures(t0, c.samples, rows).window(&w, span)
@@ -72,7 +78,8 @@ func TestTrapSamplesOfAnotherTime(t *testing.T) {
 		}
 	}
 	run, _ := load(t, newServer(t, normal(0, 0)), Config{Requests: 1, OSL: 2, ISL: 1})
-	if at, err := time.Parse("2006-01-02T15:04:05.000Z07:00", run.StartedAt); err != nil || time.Since(at).Abs() > time.Minute {
+	if at, err := time.Parse("2006-01-02T15:04:05.000Z07:00", run.StartedAt); err != nil ||
+		time.Since(at).Abs() > time.Minute {
 		t.Errorf("started_at %q is no moment with an offset: %v", run.StartedAt, err)
 	}
 }
@@ -108,7 +115,8 @@ func TestTrapOpeningBurst(t *testing.T) {
 		for i := range 100 { // a closed loop of 100 whose responses take 20 s, twice
 			for k := range 2 {
 				at := int64(i)*int64(spread)/100 + int64(k)*20e9
-				rows = append(rows, report.Row{ID: fmt.Sprint(i, k), Phase: report.PhaseMeasured, Ended: report.EndComplete, Sent: at, Intended: at, First: at + 1, Last: at + 2, End: at + 20e9})
+				rows = append(rows, report.Row{ID: fmt.Sprint(i, k), Phase: report.PhaseMeasured,
+					Ended: report.EndComplete, Sent: at, Intended: at, First: at + 1, Last: at + 2, End: at + 20e9})
 			}
 		}
 		return rows
@@ -123,7 +131,8 @@ func TestTrapOpeningBurst(t *testing.T) {
 	}
 }
 
-// Trap 5: a mean inter-token latency that is the better the later a response begins. The report has the gaps and the latency beside it.
+// Trap 5: a mean inter-token latency that is the better the later a response begins. The report has the gaps and the
+// latency beside it.
 func TestTrapLateBurst(t *testing.T) {
 	s := newServer(t, func(s *server, c *call) {
 		c.sse("w")
@@ -135,7 +144,8 @@ func TestTrapLateBurst(t *testing.T) {
 	})
 	run, _ := load(t, s, Config{Concurrency: 2, Requests: 4, OSL: 10, ISL: 1})
 	w := run.Raw
-	if w.TTFT.Min < 299 || w.Latency.Min < 299 || w.EffectiveLatency.Min < 299 || w.ITL.P50 > w.TTFT.P50/3 || w.ICL == nil {
+	if w.TTFT.Min < 299 || w.Latency.Min < 299 || w.EffectiveLatency.Min < 299 || w.ITL.P50 > w.TTFT.P50/3 ||
+		w.ICL == nil {
 		t.Errorf("TTFT %+v ITL %+v ICL %+v latency %+v", w.TTFT, w.ITL, w.ICL, w.Latency)
 	}
 	var table bytes.Buffer
@@ -186,12 +196,14 @@ func TestTrapCutOffAndBadRecord(t *testing.T) {
 				normal(0, 10*time.Millisecond)(s, c)
 			}
 		})
-		run, rows := load(t, s, Config{Client: client, Concurrency: 3, Requests: 10, Timeout: 3 * time.Second, OSL: 4, ISL: 1})
+		run, rows := load(t, s, Config{Client: client, Concurrency: 3, Requests: 10, Timeout: 3 * time.Second, OSL: 4,
+			ISL: 1})
 		by := map[string]int{}
 		for i := range rows {
 			by[rows[i].Ended]++
 		}
-		if by[report.EndTimeout] != 1 || by[report.EndProtocol] != 1 || by[report.EndComplete] != 8 || run.Raw.Requests != by[report.EndComplete] || run.Raw.Errors != 2 {
+		if by[report.EndTimeout] != 1 || by[report.EndProtocol] != 1 || by[report.EndComplete] != 8 ||
+			run.Raw.Requests != by[report.EndComplete] || run.Raw.Errors != 2 {
 			t.Errorf("ends %v, raw %+v", by, run.Raw)
 		}
 	})
@@ -203,7 +215,8 @@ func TestTrapClientIsTheLimit(t *testing.T) {
 	span := []report.Span{{Start: 0, End: 10e9}}
 	for used, want := range map[time.Duration]bool{950 * time.Millisecond: true, 500 * time.Millisecond: false} {
 		run := &report.Run{}
-		e.judge(run, fakeClient{ClientEpoll}, newLocal(), newFigures(e.t0, sampled(e.t0, 0, 11, used), nil), nil, span) // one loop
+		// one loop
+		e.judge(run, fakeClient{ClientEpoll}, newLocal(), newFigures(e.t0, sampled(e.t0, 0, 11, used), nil), nil, span)
 		if run.Marked(report.MarkClientLimited) != want || run.Client.Limited != want {
 			t.Errorf("%v of one core used: marks %v", used, run.Marks)
 		}
@@ -224,7 +237,8 @@ func TestTrapEnvironmentIsRecorded(t *testing.T) {
 	}
 	run, _ := load(t, newServer(t, normal(0, 0)), Config{Requests: 1, OSL: 2, ISL: 1, Settings: map[string]any{"x": 1}})
 	env := run.Environment
-	if env.RmemMax == nil || env.WmemMax == nil || env.MTU == nil || env.Kernel == "" || env.CPUs != procstat.CPUs() || env.HostCPUs == 0 || env.Go == "" || env.TCPCongestionControl == "" || run.Config["x"] != 1 {
+	if env.RmemMax == nil || env.WmemMax == nil || env.MTU == nil || env.Kernel == "" || env.CPUs != procstat.CPUs() ||
+		env.HostCPUs == 0 || env.Go == "" || env.TCPCongestionControl == "" || run.Config["x"] != 1 {
 		t.Errorf("environment %+v, config %v", env, run.Config)
 	}
 	if run.Client.Kind == "" {

@@ -126,11 +126,12 @@ func (tr *truth) scripted(cancel func(), others *sync.WaitGroup) func(*server, *
 }
 
 // truthCases are what the server does, in the order of arrival.
-var truthCases = []string{"plain", "several", "slow", "empty", "refused", "failed", "plain", "cut", "several", "plain", "cancelled", "plain", "several"}
+var truthCases = []string{"plain", "several", "slow", "empty", "refused", "failed", "plain", "cut", "several", "plain",
+	"cancelled", "plain", "several"}
 
-// TestTruth: every metric that a run reports agrees with the server's own stamps to 1 ms or 1%, whichever is more. Both clocks are one; between the stamps lie the
-// kernel and the schedulers, which a busy machine holds up. So runs are repeated until each metric has agreed in one: a figure that is defined or
-// computed wrongly agrees in none.
+// TestTruth: every metric that a run reports agrees with the server's own stamps to 1 ms or 1%, whichever is more. Both
+// clocks are one; between the stamps lie the kernel and the schedulers, which a busy machine holds up. So runs are
+// repeated until each metric has agreed in one: a figure that is defined or computed wrongly agrees in none.
 func TestTruth(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		const tries = 10
@@ -170,13 +171,15 @@ func truthRun(t *testing.T, client string, compare func(what string, got, want, 
 	others.Add(n - 1)
 	s := newServer(t, tr.scripted(cancel, &others))
 	defer s.Close()
-	run, rows := loadCtx(t, ctx, s, Config{Client: client, Concurrency: n, Requests: n, Ramp: time.Duration(n) * 20 * time.Millisecond, OSL: 10, ISL: 5,
+	run, rows := loadCtx(t, ctx, s, Config{Client: client, Concurrency: n, Requests: n,
+		Ramp: time.Duration(n) * 20 * time.Millisecond, OSL: 10, ISL: 5,
 		Goodput: report.SLO{TTFT: 500 * time.Millisecond, Latency: 3 * time.Second}})
 
 	// What no clock can blur must hold each time.
 	w := run.Raw
 	wantErrors := map[string]int{"service_unavailable": 1, "upstream_error": 1, "truncated": 1}
-	if w.Requests != 9 || w.Errors != 3 || w.Canceled != 1 || fmt.Sprint(w.ErrorsByType) != fmt.Sprint(wantErrors) || *w.OutputTokens != 80 || w.Chunks != 65 || *w.WrongTokens != 0 {
+	if w.Requests != 9 || w.Errors != 3 || w.Canceled != 1 || fmt.Sprint(w.ErrorsByType) != fmt.Sprint(wantErrors) ||
+		*w.OutputTokens != 80 || w.Chunks != 65 || *w.WrongTokens != 0 {
 		t.Fatalf("raw %+v, errors %v", w, w.ErrorsByType)
 	}
 	if !run.Marked(report.MarkPartial) || len(rows) != n {
@@ -220,7 +223,8 @@ func truthRun(t *testing.T, client string, compare func(what string, got, want, 
 			check("last content of "+me.kind, float64(r.Last-r.Sent)/1e6, ms(me.content[len(me.content)-1].Sub(me.got)))
 		}
 		if v, ok := r.ITL(); ok {
-			check("ITL of "+me.kind, v/1e6, ms(me.content[len(me.content)-1].Sub(me.content[0]))/float64(me.tokens-me.first()))
+			check("ITL of "+me.kind, v/1e6,
+				ms(me.content[len(me.content)-1].Sub(me.content[0]))/float64(me.tokens-me.first()))
 		}
 		check("end of "+me.kind, float64(r.End-r.Sent)/1e6, ms(me.done.Sub(me.got)))
 		if r.Chunks != len(me.content) || r.OK() != me.complete || r.OK() && r.OutputTokens != me.tokens {
@@ -242,7 +246,8 @@ func truthRun(t *testing.T, client string, compare func(what string, got, want, 
 			sq += (x - mean) * (x - mean)
 		}
 		for name, pair := range map[string][2]float64{
-			"avg": {d.Avg, mean}, "min": {d.Min, v[0]}, "max": {d.Max, v[len(v)-1]}, "p50": {d.P50, rank(.5)}, "p90": {d.P90, rank(.9)}, "p95": {d.P95, rank(.95)},
+			"avg": {d.Avg, mean}, "min": {d.Min, v[0]}, "max": {d.Max, v[len(v)-1]}, "p50": {d.P50, rank(.5)},
+			"p90": {d.P90, rank(.9)}, "p95": {d.P95, rank(.95)},
 			"p99": {d.P99, rank(.99)}, "p99.9": {d.P999, rank(.999)}, "std": {d.Std, math.Sqrt(sq / float64(len(v)))},
 		} {
 			check(what+" "+name, pair[0], pair[1])
@@ -256,8 +261,9 @@ func truthRun(t *testing.T, client string, compare func(what string, got, want, 
 	sec := last.Sub(first).Seconds()
 	// Rates: 1% alone, because they have no milliseconds.
 	for what, pair := range map[string][2]float64{
-		"requests/s": {*w.RequestsPerS, 9 / sec}, "output tokens/s": {*w.OutputTokensPer, 80 / sec}, "goodput": {*w.GoodputRequests, float64(good) / sec},
-		"window": {w.EndS - w.StartS, sec},
+		"requests/s": {*w.RequestsPerS, 9 / sec}, "output tokens/s": {*w.OutputTokensPer, 80 / sec},
+		"goodput": {*w.GoodputRequests, float64(good) / sec},
+		"window":  {w.EndS - w.StartS, sec},
 	} {
 		compare(what, pair[0], pair[1], pair[1]*.01)
 	}

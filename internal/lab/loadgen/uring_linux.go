@@ -11,8 +11,9 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/uring"
 )
 
-// ringConfig and the buffers are those of one loop: 2 MiB, whatever the number of connections, because a buffer is in use only from its completion
-// until the loop has looked at it. Tests change them to what older kernels and busier loops have.
+// ringConfig and the buffers are those of one loop: 2 MiB, whatever the number of connections, because a buffer is in
+// use only from its completion until the loop has looked at it. Tests change them to what older kernels and busier
+// loops have.
 var (
 	ringConfig  = uring.Config{Entries: 512, Completions: 4096, Owned: true}
 	ringBuffers = 512
@@ -26,7 +27,8 @@ const (
 // probeRing says why the io_uring client cannot be had or does not work here, nil if it does.
 func probeRing() error { return uring.ProbeReceive(ringConfig) }
 
-// ring is the poller that gets the bytes themselves: each connection has one receive that stays armed, and what comes is in a buffer when the loop hears of it.
+// ring is the poller that gets the bytes themselves: each connection has one receive that stays armed, and what comes
+// is in a buffer when the loop hears of it.
 type ring struct {
 	l    *loop
 	r    *uring.Ring
@@ -65,7 +67,8 @@ func (p *ring) begin() error {
 	return nil
 }
 
-// Kinds of operation, in the top byte of the user data. Below it are the slot's number, 24 bits, and the generation of its connection.
+// Kinds of operation, in the top byte of the user data. Below it are the slot's number, 24 bits, and the generation of
+// its connection.
 const (
 	opReceive = iota
 	opWritable
@@ -112,7 +115,8 @@ func (p *ring) submit(all bool) error {
 	}
 }
 
-// hangUps closes what was dropped, once no operation on its way to the kernel can name it: another connection may get the same number.
+// hangUps closes what was dropped, once no operation on its way to the kernel can name it: another connection may get
+// the same number.
 func (p *ring) hangUps() {
 	if !p.sent() {
 		return
@@ -269,7 +273,8 @@ func (p *ring) writable(s *slot, res int32) {
 // drainTimeout bounds how long the end of a loop waits for what it has cancelled, which takes a system call or two.
 const drainTimeout = 2 * time.Second
 
-// end waits until the kernel is done with all that was asked for: until then it holds the connections, and could write to the buffers.
+// end waits until the kernel is done with all that was asked for: until then it holds the connections, and could write
+// to the buffers.
 func (p *ring) end() {
 	defer runtime.UnlockOSThread()
 	p.push(uring.Cancel(user(opStop, nil), user(opCancel, nil)))

@@ -23,8 +23,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/uring"
 )
 
-// TestRingsOfOtherKinds has the client on a ring as older kernels have it, and on rings that are too small for their work: what does not fit
-// waits in the kernel, and nothing is lost.
+// TestRingsOfOtherKinds has the client on a ring as older kernels have it, and on rings that are too small for their
+// work: what does not fit waits in the kernel, and nothing is lost.
 func TestRingsOfOtherKinds(t *testing.T) {
 	needClient(t, ClientRing)
 	config, buffers := ringConfig, ringBuffers
@@ -47,9 +47,11 @@ func TestRingsOfOtherKinds(t *testing.T) {
 				return err
 			})
 			before := files()
-			run, _ := s.run(t, t.Context(), Config{Client: ClientRing, Concurrency: 300, Requests: 900, OSL: 80, ISL: 2, Loops: 2, Tick: time.Millisecond,
+			run, _ := s.run(t, t.Context(), Config{Client: ClientRing, Concurrency: 300, Requests: 900, OSL: 80, ISL: 2,
+				Loops: 2, Tick: time.Millisecond,
 				Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if w := run.Raw; w.Requests != 900 || *w.WrongTokens != 0 || w.Chunks != 900*80 || run.Client.Kind != ClientRing {
+			if w := run.Raw; w.Requests != 900 || *w.WrongTokens != 0 || w.Chunks != 900*80 ||
+				run.Client.Kind != ClientRing {
 				t.Errorf("client %s, raw %+v", run.Client.Kind, w)
 			}
 			allGone(t, s, before)
@@ -60,7 +62,8 @@ func TestRingsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestRingForbidden runs in a child to which the kernel refuses io_uring: auto is epoll and the report says why; who asks for io_uring is told.
+// TestRingForbidden runs in a child to which the kernel refuses io_uring: auto is epoll and the report says why; who
+// asks for io_uring is told.
 func TestRingForbidden(t *testing.T) {
 	const child = "LANEWAY_TEST_SANDBOX"
 	if os.Getenv(child) == "" {
@@ -77,11 +80,13 @@ func TestRingForbidden(t *testing.T) {
 	s := newServer(t, normal(0, 0))
 	run, _ := load(t, s, Config{Requests: 3, OSL: 2, ISL: 2})
 	why, _ := run.Config["client_fallback"].(string)
-	if run.Client.Kind != ClientEpoll || run.Config["client"] != ClientEpoll || !strings.Contains(why, "io_uring_setup: ") {
+	if run.Client.Kind != ClientEpoll || run.Config["client"] != ClientEpoll ||
+		!strings.Contains(why, "io_uring_setup: ") {
 		t.Errorf("client %s, config %v, because %q", run.Client.Kind, run.Config["client"], why)
 	}
 	_, err := Run(t.Context(), Config{URL: redact.New(s.URL), Model: "m", Client: ClientRing, Requests: 1})
-	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.ENOSYS) || !strings.Contains(err.Error(), "epoll may") {
+	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.ENOSYS) || !strings.Contains(err.Error(),
+		"epoll may") {
 		t.Errorf("Run: %v", err)
 	}
 }
@@ -90,13 +95,15 @@ func TestRingForbidden(t *testing.T) {
 func TestAutoIsTheRing(t *testing.T) {
 	needClient(t, ClientRing)
 	run, _ := load(t, newServer(t, normal(0, 0)), Config{Requests: 3, OSL: 2, ISL: 2})
-	if _, fell := run.Config["client_fallback"]; run.Client.Kind != ClientRing || run.Config["client"] != ClientRing || fell {
+	if _, fell := run.Config["client_fallback"]; run.Client.Kind != ClientRing || run.Config["client"] != ClientRing ||
+		fell {
 		t.Errorf("client %s, config %v", run.Client.Kind, run.Config)
 	}
 }
 
-// TestDropWaitsForTheKernel: a connection with an operation that has not reached the kernel keeps its number, because the operation names it by that; one without
-// is closed at once. What comes for a connection that is gone is nobody's, and its buffer is free again.
+// TestDropWaitsForTheKernel: a connection with an operation that has not reached the kernel keeps its number, because
+// the operation names it by that; one without is closed at once. What comes for a connection that is gone is nobody's,
+// and its buffer is free again.
 func TestDropWaitsForTheKernel(t *testing.T) {
 	needClient(t, ClientRing)
 	l, err := newLoop(engineOf("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:1"), ClientRing)
@@ -115,7 +122,8 @@ func TestDropWaitsForTheKernel(t *testing.T) {
 	for round := range 3 * ringBuffers {
 		var fds [2][2]int
 		for i := range fds {
-			if fds[i], err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+			if fds[i], err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+				0); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := unix.Write(fds[i][1], []byte("for a connection that is gone")); err != nil {

@@ -86,11 +86,13 @@ func (s *wireServer) run(t *testing.T, ctx context.Context, cfg Config) (*report
 // answer is a whole response with n tokens, an event and a chunk each.
 func answer(id string, n int) string {
 	var b strings.Builder
-	b.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Laneway-Worker: w\r\nTransfer-Encoding: chunked\r\n\r\n")
+	b.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Laneway-Worker: w\r\nTransfer-Encoding: " +
+		"chunked\r\n\r\n")
 	event := func(s string) { fmt.Fprintf(&b, "%x\r\ndata: %s\n\n\r\n", len(s)+8, s) }
 	g := tokentext.New(id)
 	for i := range n {
-		event(fmt.Sprintf(`{"id":"x","choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`, g.Append(nil, i)))
+		event(fmt.Sprintf(`{"id":"x","choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`,
+			g.Append(nil, i)))
 	}
 	event(`{"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`)
 	event(fmt.Sprintf(`{"id":"x","choices":[],"usage":{"completion_tokens":%d}}`, n))
@@ -148,8 +150,12 @@ func TestHowBytesAreCut(t *testing.T) {
 	for name, c := range cuts {
 		t.Run(name, func(t *testing.T) {
 			clients(t, func(t *testing.T, client string) {
-				s := newWireServer(t, func(conn *net.TCPConn, id string, osl int) error { return c.write(conn, answer(id, osl)) })
-				run, rows := s.run(t, t.Context(), Config{Client: client, Concurrency: 8, Requests: 24, OSL: c.osl, ISL: 2})
+				s := newWireServer(t, func(conn *net.TCPConn, id string,
+					osl int) error {
+					return c.write(conn, answer(id, osl))
+				})
+				run, rows := s.run(t, t.Context(), Config{Client: client, Concurrency: 8, Requests: 24, OSL: c.osl,
+					ISL: 2})
 				if w := run.Raw; w.Requests != 24 || *w.WrongTokens != 0 || w.Chunks != int64(24*c.osl) {
 					t.Errorf("raw %+v, rows %+v", w, rows)
 				}
@@ -262,7 +268,8 @@ func TestThousandsOfConnections(t *testing.T) {
 			return nil
 		})
 		before := files()
-		run, rows := s.run(t, t.Context(), Config{Client: client, Concurrency: n, Requests: 2 * n, OSL: 6, ISL: 2, Loops: 2, Tick: time.Millisecond})
+		run, rows := s.run(t, t.Context(), Config{Client: client, Concurrency: n, Requests: 2 * n, OSL: 6, ISL: 2,
+			Loops: 2, Tick: time.Millisecond})
 		if w := run.Raw; w.Requests != 2*n || *w.WrongTokens != 0 || len(rows) != 2*n {
 			t.Errorf("raw %+v", w)
 		}
@@ -270,7 +277,8 @@ func TestThousandsOfConnections(t *testing.T) {
 	})
 }
 
-// TestInterruptClosesAll: when the run is interrupted, each open request has one row, and the server sees each connection end.
+// TestInterruptClosesAll: when the run is interrupted, each open request has one row, and the server sees each
+// connection end.
 func TestInterruptClosesAll(t *testing.T) {
 	n := many(t, 2000)
 	clients(t, func(t *testing.T, client string) {
@@ -289,7 +297,8 @@ func TestInterruptClosesAll(t *testing.T) {
 		})
 		before := files()
 		run, rows := s.run(t, ctx, Config{Client: client, Concurrency: n, Requests: 2 * n, OSL: 6, ISL: 2, Loops: 2})
-		if w := run.Raw; !run.Marked(report.MarkPartial) || w.Canceled != n || w.Requests+w.Errors != 0 || len(rows) != n {
+		if w := run.Raw; !run.Marked(report.MarkPartial) || w.Canceled != n || w.Requests+w.Errors != 0 ||
+			len(rows) != n {
 			t.Errorf("marks %v, raw %+v, %d rows", run.Marks, w, len(rows))
 		}
 		allGone(t, s, before)

@@ -18,8 +18,8 @@ const (
 	maxMTU = 65535
 )
 
-// The addresses are those that RFC 2544 and RFC 5180 set aside for tests of networks; they exist inside the namespaces only. The hub has number 1, node
-// i has number i+2.
+// The addresses are those that RFC 2544 and RFC 5180 set aside for tests of networks; they exist inside the namespaces
+// only. The hub has number 1, node i has number i+2.
 var (
 	prefix4 = netip.MustParsePrefix("198.18.0.0/16")
 	prefix6 = netip.MustParsePrefix("2001:2::/64")
@@ -27,7 +27,8 @@ var (
 
 // Config says what is made. It is passed by value.
 type Config struct {
-	// Nodes are the names of the namespaces beside the hub: letters, digits and dashes, 1 to 32 of them, each once. 1 to MaxNodes nodes.
+	// Nodes are the names of the namespaces beside the hub: letters, digits and dashes, 1 to 32 of them, each once. 1
+	// to MaxNodes nodes.
 	Nodes []string
 	// MTU of every interface in bytes, 1280 to 65535; 0 means 1500.
 	MTU int
@@ -48,13 +49,15 @@ func (c Config) Validate() error {
 	for i, n := range c.Nodes {
 		switch {
 		case !nodeName.MatchString(n):
-			errs = append(errs, fmt.Errorf("netns: node %q: use 1 to 32 lower-case letters, digits and dashes inside", n))
+			errs = append(errs, fmt.Errorf("netns: node %q: use 1 to 32 lower-case letters, digits and dashes inside",
+				n))
 		case n == hubName || slices.Contains(c.Nodes[:i], n):
 			errs = append(errs, fmt.Errorf("netns: node %q: the name is taken", n))
 		}
 	}
 	if c.MTU != 0 && (c.MTU < minMTU || c.MTU > maxMTU) {
-		errs = append(errs, fmt.Errorf("netns: MTU %d: use %d to %d bytes, or 0 for %d", c.MTU, minMTU, maxMTU, DefaultMTU))
+		errs = append(errs, fmt.Errorf("netns: MTU %d: use %d to %d bytes, or 0 for %d", c.MTU, minMTU, maxMTU,
+			DefaultMTU))
 	}
 	return errors.Join(errs...)
 }

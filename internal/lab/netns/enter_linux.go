@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do runs f on a thread that is in the node's namespace: a socket that f itself opens, and a process that f starts, belong to it. Goroutines that f starts
-// do not. f must not wait for long: the thread is held.
+// Do runs f on a thread that is in the node's namespace: a socket that f itself opens, and a process that f starts,
+// belong to it. Goroutines that f starts do not. f must not wait for long: the thread is held.
 func (d *Node) Do(f func() error) error {
 	return away(func() error {
 		if err := unix.Setns(int(d.file.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -46,7 +46,8 @@ func away(leave, f func() error) (err error) {
 	return f()
 }
 
-// Dial connects from the node. address must be an IP address with a port: a name would be looked up by the host's means.
+// Dial connects from the node. address must be an IP address with a port: a name would be looked up by the host's
+// means.
 func (d *Node) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
 	if err := literal(address); err != nil {
 		return nil, err
@@ -80,17 +81,19 @@ func literal(address string) error {
 	return err
 }
 
-// mayUnshare tries it. The thread comes back: were it left to die in the new namespace and the first of the process, it would stay, and
-// everything under /proc/self/net would be the new namespace's.
+// mayUnshare tries it. The thread comes back: were it left to die in the new namespace and the first of the process, it
+// would stay, and everything under /proc/self/net would be the new namespace's.
 func mayUnshare() error {
-	err := away(func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) }, func() error { return nil })
+	err := away(func() error { return os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET)) },
+		func() error { return nil })
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM) && os.Geteuid() != 0:
 		return &MissingError{What: "they need root, run it as root or with sudo", Err: err}
 	case errors.Is(err, unix.EPERM):
-		return &MissingError{What: "this root may not, as in a container without the capability SYS_ADMIN; run it on the host or in a privileged container", Err: err}
+		return &MissingError{What: "this root may not, as in a container without the capability SYS_ADMIN; run it on " +
+			"the host or in a privileged container", Err: err}
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return &MissingError{What: "the kernel was built without them (CONFIG_NET_NS)", Err: err}
 	}

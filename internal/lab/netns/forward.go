@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// maxForwarded bounds the connections of one Forwarder; the next one waits in the kernel's queue until one has ended.
+	// maxForwarded bounds the connections of one Forwarder; the next one waits in the kernel's queue until one has
+	// ended.
 	maxForwarded = 4096
 	// forwardDial bounds how long the server may take to accept.
 	forwardDial = 5 * time.Second
@@ -34,8 +35,8 @@ type Forwarder struct {
 	wg   sync.WaitGroup
 }
 
-// Forward listens on an address of the node, any port, and passes each connection on to target (host:port), which is dialled
-// from the caller's network. A nil log discards. Close ends it.
+// Forward listens on an address of the node, any port, and passes each connection on to target (host:port), which is
+// dialled from the caller's network. A nil log discards. Close ends it.
 func (d *Node) Forward(ctx context.Context, target string, log *slog.Logger) (*Forwarder, error) {
 	l, err := d.Listen(ctx, "tcp", net.JoinHostPort(d.Addr4.String(), "0"))
 	if err != nil {

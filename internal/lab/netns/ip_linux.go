@@ -70,7 +70,8 @@ func ip(ctx context.Context, lines []string, args ...string) error {
 	return e
 }
 
-// IP runs commands of ip in the node's namespace, each as it would stand behind "ip": "link set eth0 mtu 1400". The first that fails ends it.
+// IP runs commands of ip in the node's namespace, each as it would stand behind "ip": "link set eth0 mtu 1400". The
+// first that fails ends it.
 func (d *Node) IP(ctx context.Context, commands ...string) error {
 	return ip(ctx, commands, "-n", d.Namespace, "-batch", "-")
 }

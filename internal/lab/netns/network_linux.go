@@ -53,8 +53,8 @@ func Check() error {
 	return mayUnshare()
 }
 
-// Make removes what dead makers have left behind, then makes the namespaces. When it fails or ctx ends, it removes what it has made.
-// The Network is for Close.
+// Make removes what dead makers have left behind, then makes the namespaces. When it fails or ctx ends, it removes what
+// it has made. The Network is for Close.
 func Make(ctx context.Context, cfg Config) (_ *Network, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -70,7 +70,8 @@ func Make(ctx context.Context, cfg Config) (_ *Network, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{prefix: fmt.Sprintf("%s%s-%d-", namePrefix, own, count.Add(1)), nodes: make(map[string]*Node, len(cfg.Nodes))}
+	n := &Network{prefix: fmt.Sprintf("%s%s-%d-", namePrefix, own, count.Add(1)), nodes: make(map[string]*Node,
+		len(cfg.Nodes))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -92,7 +93,8 @@ func Make(ctx context.Context, cfg Config) (_ *Network, err error) {
 		d.Interface, d.Port = "eth0", fmt.Sprintf("v%d", i)
 		d.number(cfg, i+2)
 		n.nodes[name] = d
-		hub = append(hub, fmt.Sprintf("link add %s mtu %d type veth peer name %s mtu %d netns %s", d.Port, cfg.MTU, d.Interface, cfg.MTU, d.Namespace),
+		hub = append(hub, fmt.Sprintf("link add %s mtu %d type veth peer name %s mtu %d netns %s", d.Port, cfg.MTU,
+			d.Interface, cfg.MTU, d.Namespace),
 			fmt.Sprintf("link set %s master br0 up", d.Port))
 	}
 	if err := n.hub.IP(ctx, hub...); err != nil {
@@ -134,7 +136,8 @@ func (d *Node) number(cfg Config, i int) {
 	}
 }
 
-// bringUp are the commands that give the interface its addresses. Without duplicate address detection they work at once.
+// bringUp are the commands that give the interface its addresses. Without duplicate address detection they work at
+// once.
 func (d *Node) bringUp() []string {
 	out := []string{fmt.Sprintf("addr add %s/%d dev %s", d.Addr4, prefix4.Bits(), d.Interface)}
 	if d.Addr6.IsValid() {
@@ -149,8 +152,9 @@ func (n *Network) Hub() *Node { return n.hub }
 // Node is the namespace of that name in Config.Nodes; nil when there is none.
 func (n *Network) Node(name string) *Node { return n.nodes[name] }
 
-// Close removes the namespaces with all that is in them. Processes must have ended: one that has not keeps its namespace without a name, and
-// is named in the error. Idempotent; what could not be removed is tried again by the next call.
+// Close removes the namespaces with all that is in them. Processes must have ended: one that has not keeps its
+// namespace without a name, and is named in the error. Idempotent; what could not be removed is tried again by the next
+// call.
 func (n *Network) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
@@ -191,7 +195,8 @@ func remove(ctx context.Context, name string) error {
 		return err
 	}
 	if len(pids) > 0 {
-		return fmt.Errorf("netns: processes still run in %s, which lives on without its name until they end: %s", name, strings.Join(pids, ", "))
+		return fmt.Errorf("netns: processes still run in %s, which lives on without its name until they end: %s", name,
+			strings.Join(pids, ", "))
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ const namePrefix = "laneway-"
 
 var ownName = regexp.MustCompile(`^` + namePrefix + `([0-9]+)-([0-9]+)-[0-9]+-[a-z0-9-]+$`)
 
-// owner is how a process stands in names. With its start time, in clock ticks since the host's, another process that has the id later is not taken for it.
+// owner is how a process stands in names. With its start time, in clock ticks since the host's, another process that
+// has the id later is not taken for it.
 func owner(pid int) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestOwner: the same process has one owner name, another one has another, and a dead one none, also while nobody has waited for it.
+// TestOwner: the same process has one owner name, another one has another, and a dead one none, also while nobody has
+// waited for it.
 func TestOwner(t *testing.T) {
 	own, err := owner(os.Getpid())
 	again, _ := owner(os.Getpid())
@@ -44,7 +45,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestCheckLeavesTheProcessWhereItIs: /proc/self is the process's first thread, which must not be left in a namespace that was made for a try.
+// TestCheckLeavesTheProcessWhereItIs: /proc/self is the process's first thread, which must not be left in a namespace
+// that was made for a try.
 func TestCheckLeavesTheProcessWhereItIs(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

@@ -37,10 +37,12 @@ func Execute(ctx context.Context, cfg Config) (*Report, error) {
 				return r, fmt.Errorf("%s run %d: %w", a, rep+1, err)
 			}
 			if n, first := run.Clamped(); n > 0 && rep == 0 {
-				cfg.Log.Warn("the kernel has clamped socket buffers", "arm", a.String(), "buffers", n, "first", first, "fix", "sysctl net.core.rmem_max, net.core.wmem_max")
+				cfg.Log.Warn("the kernel has clamped socket buffers", "arm", a.String(), "buffers", n, "first", first,
+					"fix", "sysctl net.core.rmem_max, net.core.wmem_max")
 			}
 			r.Runs = append(r.Runs, run)
-			cfg.progress("%s run %d of %d: %s (%s in all)", a, rep+1, cfg.Runs, run, time.Since(began).Round(100*time.Millisecond))
+			cfg.progress("%s run %d of %d: %s (%s in all)", a, rep+1, cfg.Runs, run,
+				time.Since(began).Round(100*time.Millisecond))
 		}
 	}
 	r.Ratios = ratios(cfg.pairs(arms), r.Runs)
@@ -58,7 +60,8 @@ func MakeProfileDir(dir string) error {
 	return nil
 }
 
-// Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with -gap-DURATION or a baseline's name behind it, and PEER-DELIVERY.
+// Arms are the names of what is run in each repetition, in order: PLANE-DELIVERY, with -gap-DURATION or a baseline's
+// name behind it, and PEER-DELIVERY.
 func (c Config) Arms() (names []string) {
 	for _, a := range c.arms() {
 		names = append(names, a.String())
@@ -133,8 +136,10 @@ func (r *Report) Verdict(maxErrors float64) error {
 		if run.Invalid != "" {
 			problems = append(problems, name+": "+run.Invalid)
 		}
-		if all := float64(run.ErrorsAll) + float64(run.CompletedAll); run.ErrorsAll > 0 && float64(run.ErrorsAll) > maxErrors*all {
-			problems = append(problems, fmt.Sprintf("%s: %d of %.0f responses failed: %s", name, run.ErrorsAll, all, strings.Join(run.Notes, "; ")))
+		if all := float64(run.ErrorsAll) + float64(run.CompletedAll); run.ErrorsAll > 0 &&
+			float64(run.ErrorsAll) > maxErrors*all {
+			problems = append(problems, fmt.Sprintf("%s: %d of %.0f responses failed: %s", name, run.ErrorsAll, all,
+				strings.Join(run.Notes, "; ")))
 		}
 	}
 	if len(problems) == 0 {

@@ -36,8 +36,10 @@ func TestMain(m *testing.M) {
 }
 
 func settings() planeflags.Settings {
-	return planeflags.Settings{Lanes: 1, ServerEndpoints: 2, BindAddr: "127.0.0.1:0", UDPRecvBuffer: 1 << 20, UDPSendBuffer: 1 << 20,
-		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second, BatchGap: 2 * time.Millisecond,
+	return planeflags.Settings{Lanes: 1, ServerEndpoints: 2, BindAddr: "127.0.0.1:0", UDPRecvBuffer: 1 << 20,
+		UDPSendBuffer: 1 << 20,
+		KeepAlive:     5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second,
+		BatchGap:     2 * time.Millisecond,
 		StreamWindow: 64 << 10, Urgent: true, GRO: true, GSO: true}
 }
 
@@ -72,28 +74,34 @@ func TestExecute(t *testing.T) {
 	}
 	for _, run := range r.Runs {
 		name := run.Plane + "-" + run.Delivery
-		if run.ErrorsAll != 0 || run.Wrong != 0 || run.Completed < 60 || run.CompletedAll < run.Completed || run.Records == 0 {
-			t.Errorf("%s: %d errors, %d wrong, %d of at least 60 responses, %d in all, %d records", name, run.ErrorsAll, run.Wrong, run.Completed, run.CompletedAll, run.Records)
+		if run.ErrorsAll != 0 || run.Wrong != 0 || run.Completed < 60 || run.CompletedAll < run.Completed ||
+			run.Records == 0 {
+			t.Errorf("%s: %d errors, %d wrong, %d of at least 60 responses, %d in all, %d records", name, run.ErrorsAll,
+				run.Wrong, run.Completed, run.CompletedAll, run.Records)
 		}
-		for what, d := range map[string]bool{"ttft": run.TTFT != nil, "itl": run.ITL != nil, "delay": run.Delay != nil, "first delay": run.FirstDelay != nil} {
+		for what, d := range map[string]bool{"ttft": run.TTFT != nil, "itl": run.ITL != nil, "delay": run.Delay != nil,
+			"first delay": run.FirstDelay != nil} {
 			if !d {
 				t.Errorf("%s has no %s", name, what)
 			}
 		}
-		if run.TTFT != nil && (run.TTFT.P50 <= 0 || run.TTFT.P50 > 10_000) || run.Delay != nil && (run.Delay.Min < 0 || run.Delay.P50 <= 0 || run.Delay.P50 > 10_000) {
+		if run.TTFT != nil && (run.TTFT.P50 <= 0 || run.TTFT.P50 > 10_000) || run.Delay != nil &&
+			(run.Delay.Min < 0 || run.Delay.P50 <= 0 || run.Delay.P50 > 10_000) {
 			t.Errorf("%s: ttft %+v, delay %+v", name, run.TTFT, run.Delay)
 		}
 		if run.ITL != nil && (run.ITL.P50 < 5 || run.ITL.P50 > 10_000) {
 			t.Errorf("%s: itl %+v", name, run.ITL)
 		}
-		if f := run.Frontend; f.CPUMS <= 0 || f.ReadsPerS <= 0 || f.RecordsPerRead < 1 || len(f.Processes) != 2 || f.Mallocs <= 0 {
+		if f := run.Frontend; f.CPUMS <= 0 || f.ReadsPerS <= 0 || f.RecordsPerRead < 1 || len(f.Processes) != 2 ||
+			f.Mallocs <= 0 {
 			t.Errorf("%s: frontend %+v", name, f)
 		}
 		if w := run.Worker; w.CPUMS <= 0 || w.WritesPerS <= 0 || w.RecordsPerWrite <= 0 || len(w.Processes) != 2 {
 			t.Errorf("%s: worker %+v", name, w)
 		}
 		if pulled := run.Frontend.WakesPerS > 0; pulled != (run.Delivery == Pull) {
-			t.Errorf("%s: %.0f wakes, %.0f sink calls a second", name, run.Frontend.WakesPerS, run.Frontend.SinkCallsPerS)
+			t.Errorf("%s: %.0f wakes, %.0f sink calls a second", name, run.Frontend.WakesPerS,
+				run.Frontend.SinkCallsPerS)
 		}
 		if len(run.Sockets) == 0 {
 			t.Errorf("%s lists no sockets", name)
@@ -116,7 +124,8 @@ func TestExecute(t *testing.T) {
 		t.Error("a second report overwrote the first")
 	}
 	var back Report
-	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &back) != nil || back.Schema != Schema || len(back.Runs) != 4 {
+	if b, err := os.ReadFile(filepath.Join(dir, "run.json")); err != nil || json.Unmarshal(b, &back) != nil ||
+		back.Schema != Schema || len(back.Runs) != 4 {
 		t.Errorf("run.json does not read back: %v, %q, %d runs", err, back.Schema, len(back.Runs))
 	}
 	if profiles, _ := filepath.Glob(filepath.Join(cfg.ProfileDir, "*.pprof")); len(profiles) != 16 {
@@ -127,8 +136,9 @@ func TestExecute(t *testing.T) {
 // TestBaselines: every bare plane beside ours, each record verified, each pair compared.
 func TestBaselines(t *testing.T) {
 	want := map[string]string{
-		"tcp-sink": "tcp-pull", "tcp-pull-per-record": "tcp-pull", "tcp-sink-batched": "tcp-sink", "tcp-pull-per-response-connection": "tcp-pull",
-		"quic-sink-per-record": "quic-sink", "quic-sink-batched": "quic-sink",
+		"tcp-sink": "tcp-pull", "tcp-pull-per-record": "tcp-pull", "tcp-sink-batched": "tcp-sink",
+		"tcp-pull-per-response-connection": "tcp-pull",
+		"quic-sink-per-record":             "quic-sink", "quic-sink-batched": "quic-sink",
 	}
 	for plane, deliveries := range map[string][]string{transport.PlaneTCP: Deliveries(), transport.PlaneQUIC: {Sink}} {
 		cfg := small(t)
@@ -180,7 +190,8 @@ func TestSaturated(t *testing.T) {
 	}
 	for _, run := range r.Runs {
 		if run.OfferedPerS != nil || run.LateShare != nil || run.Worker.WindowStalls == 0 {
-			t.Errorf("%s: offered %v, late %v, %d window stalls", run.Delivery, run.OfferedPerS, run.LateShare, run.Worker.WindowStalls)
+			t.Errorf("%s: offered %v, late %v, %d window stalls", run.Delivery, run.OfferedPerS, run.LateShare,
+				run.Worker.WindowStalls)
 		}
 	}
 }
@@ -229,7 +240,8 @@ func TestWorkerKilledInMidRun(t *testing.T) {
 			}
 			err := <-result
 			var child *ChildError
-			if !errors.As(err, &child) || child.Setup || child.Name != "worker 1" || child.PID != victim.Cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
+			if !errors.As(err, &child) || child.Setup || child.Name != "worker 1" ||
+				child.PID != victim.Cmd.Process.Pid || !strings.Contains(err.Error(), "killed") {
 				t.Errorf("got %v, expected an error that names worker 1 and how it ended", err)
 			}
 			checkGone(t, procs)
@@ -280,7 +292,8 @@ func TestValidate(t *testing.T) {
 	if err == nil {
 		t.Fatal("no complaint")
 	}
-	for _, want := range []string{"--engines 1 with --worker-processes 2", "--concurrency 40 with --frontends 41", "of 8 bytes", "--request-count 0", `baseline "none"`} {
+	for _, want := range []string{"--engines 1 with --worker-processes 2", "--concurrency 40 with --frontends 41",
+		"of 8 bytes", "--request-count 0", `baseline "none"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
@@ -290,14 +303,17 @@ func TestValidate(t *testing.T) {
 // TestRatios: pairs of one repetition are compared, those with a marked run are not.
 func TestRatios(t *testing.T) {
 	run := func(delivery string, rep int, front, worker float64, marks ...string) *Run {
-		return &Run{Plane: "tcp", Delivery: delivery, Run: rep, Marks: marks, Frontend: Side{CPUMS: front}, Worker: Side{CPUMS: worker}, TotalMS: front + worker}
+		return &Run{Plane: "tcp", Delivery: delivery, Run: rep, Marks: marks, Frontend: Side{CPUMS: front},
+			Worker: Side{CPUMS: worker}, TotalMS: front + worker}
 	}
 	spread := func(median, least, most float64, n int) benchtable.Spread {
 		return benchtable.Spread{Median: median, Min: least, Max: most, N: n}
 	}
-	runs := []*Run{run(Pull, 1, 1, 1), run(Sink, 1, .5, 1), run(Sink, 2, 2, 2), run(Pull, 2, 2, 1), run(Pull, 3, 1, 1), run(Sink, 3, .4, 1), run(Pull, 4, 1, 1), run(Sink, 4, 9, 9, MarkBelowOffered)}
+	runs := []*Run{run(Pull, 1, 1, 1), run(Sink, 1, .5, 1), run(Sink, 2, 2, 2), run(Pull, 2, 2, 1), run(Pull, 3, 1, 1),
+		run(Sink, 3, .4, 1), run(Pull, 4, 1, 1), run(Sink, 4, 9, 9, MarkBelowOffered)}
 	got := ratios([][2]arm{{{plane: "tcp", delivery: Sink}, {plane: "tcp", delivery: Pull}}}, runs)
-	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: spread(.5, .4, 1, 3), Worker: spread(1, 1, 2, 3), Total: spread(.75, .7, 4./3, 3)}}
+	want := []Ratio{{Arm: "tcp-sink", Base: "tcp-pull", LeftOut: 1, Frontend: spread(.5, .4, 1, 3),
+		Worker: spread(1, 1, 2, 3), Total: spread(.75, .7, 4./3, 3)}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}
@@ -308,16 +324,19 @@ func TestRatios(t *testing.T) {
 		r.Plane, r.Peer = "x", true
 		return r
 	}
-	runs = []*Run{run(Sink, 1, 1, 1), peer(1, 5, MarkBelowOffered), run(Sink, 2, 1, 1, MarkBelowOffered), peer(2, 9), run(Sink, 3, 1, 1), peer(3, 9, MarkMachineLimited)}
+	runs = []*Run{run(Sink, 1, 1, 1), peer(1, 5, MarkBelowOffered), run(Sink, 2, 1, 1, MarkBelowOffered), peer(2, 9),
+		run(Sink, 3, 1, 1), peer(3, 9, MarkMachineLimited)}
 	got = ratios([][2]arm{{{plane: "x", delivery: Pull, peer: true}, {plane: "tcp", delivery: Sink}}}, runs)
-	want = []Ratio{{Arm: "x-pull", Base: "tcp-sink", LeftOut: 2, Behind: 1, Frontend: spread(5, 5, 5, 1), Worker: spread(5, 5, 5, 1), Total: spread(5, 5, 5, 1)}}
+	want = []Ratio{{Arm: "x-pull", Base: "tcp-sink", LeftOut: 2, Behind: 1, Frontend: spread(5, 5, 5, 1),
+		Worker: spread(5, 5, 5, 1), Total: spread(5, 5, 5, 1)}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
 	}
 }
 
 func TestVerdict(t *testing.T) {
-	good := Run{Plane: "tcp", Delivery: Pull, Run: 1, CompletedAll: 99, ErrorsAll: 1, Notes: []string{"response 7: lost"}}
+	good := Run{Plane: "tcp", Delivery: Pull, Run: 1, CompletedAll: 99, ErrorsAll: 1,
+		Notes: []string{"response 7: lost"}}
 	r := Report{Runs: []*Run{&good}}
 	if err := r.Verdict(0.01); err != nil {
 		t.Errorf("1 of 100 failed with 1%% allowed: %v", err)

@@ -52,8 +52,8 @@ type role interface {
 	close() error
 }
 
-// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when ctx does,
-// or with what it failed with, which the parent has been told. peers are those that the parent may name.
+// Child runs a child process to its end: it takes commands from in and answers on out. It returns when in ends, when
+// ctx does, or with what it failed with, which the parent has been told. peers are those that the parent may name.
 func Child(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, peers ...Peer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -185,7 +185,8 @@ func (c *child) closeAll(r role) {
 	CloseChild(c.log, &c.profile, end, c.transports)
 }
 
-// CloseChild closes what a child has: the profile, the role, nil = none was begun, and then the transports that it used. What fails there is logged.
+// CloseChild closes what a child has: the profile, the role, nil = none was begun, and then the transports that it
+// used. What fails there is logged.
 func CloseChild(log *slog.Logger, profile *childproc.Profile, role func() error, transports []transport.Transport) {
 	errs := []error{profile.End()}
 	if role != nil {

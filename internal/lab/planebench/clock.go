@@ -2,8 +2,8 @@ package planebench
 
 import "time"
 
-// clock reads the host's monotonic clock, which is the same in all processes. Go reads that clock without a system call,
-// so it is asked once where zero is.
+// clock reads the host's monotonic clock, which is the same in all processes. Go reads that clock without a system
+// call, so it is asked once where zero is.
 type clock struct {
 	base  int64
 	epoch time.Time

@@ -13,7 +13,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/planeflags"
 )
 
-// Command is what the programs that run planes have in common: flags of the load and of the report, and how a run becomes an exit code.
+// Command is what the programs that run planes have in common: flags of the load and of the report, and how a run
+// becomes an exit code.
 type Command struct {
 	app *cli.App
 
@@ -30,8 +31,11 @@ func Declare(app *cli.App, g *cli.Group, engines, frontends int, of string) *Com
 	c := &Command{app: app}
 	c.engines = g.Int("engines", engines, cli.Range(1, 100_000).Unit("engines"), "engines, over all worker processes")
 	c.processes = g.Int("worker-processes", 2, cli.Range(1, 64).Unit("processes"), "worker processes")
-	c.frontends = g.Int("frontends", frontends, cli.Range(1, 64).Unit("processes"), "frontend processes, which share the "+of)
-	c.interval = g.Duration("inter-token-latency", 20*time.Millisecond, cli.Range(time.Millisecond, time.Minute).OrZero("no pause"), "time between two passes of an engine; passes of different engines are spread over it")
+	c.frontends = g.Int("frontends", frontends, cli.Range(1, 64).Unit("processes"),
+		"frontend processes, which share the "+of)
+	c.interval = g.Duration("inter-token-latency", 20*time.Millisecond,
+		cli.Range(time.Millisecond, time.Minute).OrZero("no pause"),
+		"time between two passes of an engine; passes of different engines are spread over it")
 	c.osl = g.Int("osl", 256, cli.Range(1, 1_000_000).Unit("records"), "records of a response")
 	c.tokenBytes = g.Int("token-bytes", 64, cli.Range(MinTokenBytes, 1<<20).Unit("bytes"), "bytes of a record")
 	return c
@@ -41,11 +45,13 @@ func Declare(app *cli.App, g *cli.Group, engines, frontends int, of string) *Com
 func (c *Command) DeclareReport(g *cli.Group, kind string) {
 	c.label = g.String("label", "", "name of the run")
 	c.dir = g.String("artifact-dir", "", "where run.json (schema "+Schema+") goes; empty = runs/"+kind+"-TIME")
-	c.profiles = g.String("cpuprofile-dir", "", "write a CPU profile of each process over the window; costs a little CPU itself")
+	c.profiles = g.String("cpuprofile-dir", "",
+		"write a CPU profile of each process over the window; costs a little CPU itself")
 }
 
 // Config is what the flags say. subcommand is how a child is started, "" = the program itself.
-func (c *Command) Config(ctx context.Context, log *slog.Logger, s planeflags.Settings, concurrency int, subcommand ...string) (Config, error) {
+func (c *Command) Config(ctx context.Context, log *slog.Logger, s planeflags.Settings, concurrency int,
+	subcommand ...string) (Config, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return Config{}, err
@@ -55,9 +61,11 @@ func (c *Command) Config(ctx context.Context, log *slog.Logger, s planeflags.Set
 	}
 	cfg := Config{
 		Planes: s.Planes, Settings: s,
-		Load:      Load{Concurrency: concurrency, Engines: *c.engines, OSL: *c.osl, TokenBytes: *c.tokenBytes, Interval: *c.interval},
-		Frontends: *c.frontends, WorkerProcesses: *c.processes, ProfileDir: *c.profiles, Label: *c.label, Flags: c.app.Config(),
-		Exe: exe, Args: append(subcommand, "--log-level="+c.app.Values()["log-level"]), Log: log,
+		Load: Load{Concurrency: concurrency, Engines: *c.engines, OSL: *c.osl, TokenBytes: *c.tokenBytes,
+			Interval: *c.interval},
+		Frontends: *c.frontends, WorkerProcesses: *c.processes, ProfileDir: *c.profiles, Label: *c.label,
+		Flags: c.app.Config(),
+		Exe:   exe, Args: append(subcommand, "--log-level="+c.app.Values()["log-level"]), Log: log,
 		Progress: func(s string) { fmt.Fprintln(c.app.Stderr, s) },
 	}
 	if log.Enabled(ctx, slog.LevelDebug) {
@@ -66,7 +74,8 @@ func (c *Command) Config(ctx context.Context, log *slog.Logger, s planeflags.Set
 	return cfg, nil
 }
 
-// Run runs cfg, prints the tables and writes run.json, also of what ran before an error. maxErrors is the share of responses that may fail.
+// Run runs cfg, prints the tables and writes run.json, also of what ran before an error. maxErrors is the share of
+// responses that may fail.
 func (c *Command) Run(ctx context.Context, cfg Config, kind string, maxErrors float64) error {
 	r, err := Execute(ctx, cfg)
 	if r == nil {

@@ -20,15 +20,17 @@ const (
 // Deliveries are the ways to consume a response.
 func Deliveries() []string { return []string{Pull, Sink} }
 
-// Config says what to run. The arms are Planes x Deliveries x Gaps, and Baselines beside each; each is run Runs times, interleaved.
+// Config says what to run. The arms are Planes x Deliveries x Gaps, and Baselines beside each; each is run Runs times,
+// interleaved.
 type Config struct {
 	Planes     []string // tcp, tls, quic
 	Deliveries []string // Pull, Sink
-	// Baselines are bare planes that are run beside ours, each over every plane and delivery. BaselineInterval is the time between two writes of the
-	// batched one; 0 = a write for each flush.
+	// Baselines are bare planes that are run beside ours, each over every plane and delivery. BaselineInterval is the
+	// time between two writes of the batched one; 0 = a write for each flush.
 	Baselines        []string
 	BaselineInterval time.Duration
-	// Gaps are longest waits for more records with which ours is run, each in an arm of its own; none = that of Settings. 0 = no wait.
+	// Gaps are longest waits for more records with which ours is run, each in an arm of its own; none = that of
+	// Settings. 0 = no wait.
 	Gaps []time.Duration
 	// Peers are run beside ours, each in its own deliveries. Exe has to hand the same ones to Child.
 	Peers []Peer
@@ -75,7 +77,8 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if (len(c.Planes) == 0 || len(c.Deliveries) == 0) && len(c.Peers) == 0 || c.Runs < 1 {
-		bad("nothing to run: %d planes, %d deliveries, %d peers, %d runs", len(c.Planes), len(c.Deliveries), len(c.Peers), c.Runs)
+		bad("nothing to run: %d planes, %d deliveries, %d peers, %d runs", len(c.Planes), len(c.Deliveries),
+			len(c.Peers), c.Runs)
 	}
 	for _, pair := range c.Compare {
 		for _, name := range pair {
@@ -98,13 +101,16 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Load.Engines < c.WorkerProcesses {
-		bad("--engines %d with --worker-processes %d leaves processes without an engine: use %d engines or more", c.Load.Engines, c.WorkerProcesses, c.WorkerProcesses)
+		bad("--engines %d with --worker-processes %d leaves processes without an engine: use %d engines or more",
+			c.Load.Engines, c.WorkerProcesses, c.WorkerProcesses)
 	}
 	if c.Load.Concurrency < c.Frontends {
-		bad("--concurrency %d with --frontends %d leaves frontends without a response: use %d or more", c.Load.Concurrency, c.Frontends, c.Frontends)
+		bad("--concurrency %d with --frontends %d leaves frontends without a response: use %d or more",
+			c.Load.Concurrency, c.Frontends, c.Frontends)
 	}
 	if c.Load.OSL < 1 || c.Load.TokenBytes < MinTokenBytes || c.Load.Interval < 0 {
-		bad("a load of %d records of %d bytes each %v cannot be: use 1 record or more, of %d bytes or more", c.Load.OSL, c.Load.TokenBytes, c.Load.Interval, MinTokenBytes)
+		bad("a load of %d records of %d bytes each %v cannot be: use 1 record or more, of %d bytes or more", c.Load.OSL,
+			c.Load.TokenBytes, c.Load.Interval, MinTokenBytes)
 	}
 	if c.Duration == 0 && c.Requests == 0 {
 		bad("--duration 0 and --request-count 0: the window would never end; set one of them")

@@ -99,8 +99,8 @@ func (e *engine) run(ctx context.Context) {
 	}
 }
 
-// pass puts one record on each job that has room and says how many that were. Ends go last, because an END is written at once
-// and would cut the pass in two.
+// pass puts one record on each job that has room and says how many that were. Ends go last, because an END is written
+// at once and would cut the pass in two.
 func (e *engine) pass() int {
 	e.mu.Lock()
 	e.running = append(e.running, e.incoming...)

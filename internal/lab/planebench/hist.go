@@ -12,8 +12,8 @@ const (
 	histBuckets = (40 - histSub + 1) << histSub
 )
 
-// hist counts durations in nanoseconds, up to 18 minutes; longer ones count as that. It may be added to concurrently and costs no
-// allocation and no lock.
+// hist counts durations in nanoseconds, up to 18 minutes; longer ones count as that. It may be added to concurrently
+// and costs no allocation and no lock.
 type hist struct{ counts [histBuckets]atomic.Uint64 }
 
 func (h *hist) add(ns int64) { h.counts[bucket(ns)].Add(1) }

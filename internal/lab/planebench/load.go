@@ -108,7 +108,8 @@ func (f *load) makeSlots() {
 	processes := len(f.cfg.Workers)
 	for i := f.cfg.Index; i < l.Concurrency; i += f.cfg.Frontends {
 		engine := i % l.Engines
-		s := &slot{f: f, index: i, process: engine % processes, engine: engine / processes, first: true, want: firstLength(i, l)}
+		s := &slot{f: f, index: i, process: engine % processes, engine: engine / processes, first: true,
+			want: firstLength(i, l)}
 		f.slots = append(f.slots, s)
 	}
 	f.unstarted.Store(int64(len(f.slots)))
@@ -117,7 +118,8 @@ func (f *load) makeSlots() {
 	f.done = make(chan struct{})
 }
 
-// firstLength spreads the lengths of the first responses over 1..osl, at each engine, so that responses do not end in waves.
+// firstLength spreads the lengths of the first responses over 1..osl, at each engine, so that responses do not end in
+// waves.
 func firstLength(index int, l Load) int {
 	return 1 + int(int64(index)*int64(l.OSL)/int64(l.Concurrency))
 }
@@ -162,14 +164,16 @@ func (f *load) openLoop(ctx context.Context) {
 	}
 }
 
-// firstEnded notes that a slot's first response has ended, which ends the warm-up when it was the last one and no number of responses was asked for.
+// firstEnded notes that a slot's first response has ended, which ends the warm-up when it was the last one and no
+// number of responses was asked for.
 func (f *load) firstEnded() {
 	if f.unstarted.Add(-1) == 0 && f.cfg.Warmup == 0 {
 		f.steady()
 	}
 }
 
-// warmed ends the warm-up when so many responses have ended as were asked for. A slot that failed stays empty, so when all have the warm-up is over too.
+// warmed ends the warm-up when so many responses have ended as were asked for. A slot that failed stays empty, so when
+// all have the warm-up is over too.
 func (f *load) warmed() {
 	if f.cfg.Warmup == 0 {
 		return
@@ -218,8 +222,8 @@ func (f *load) finish() *Consumer {
 	return c
 }
 
-// askEnough has the parent told of enough, at once when it is there. Before it is asked nothing is told: the parent, which waits for other processes to begin,
-// would not hear it.
+// askEnough has the parent told of enough, at once when it is there. Before it is asked nothing is told: the parent,
+// which waits for other processes to begin, would not hear it.
 func (f *load) askEnough() {
 	f.asked.Store(true)
 	f.maybeEnough()
@@ -227,17 +231,20 @@ func (f *load) askEnough() {
 
 // maybeEnough tells the parent, once, that this frontend's share of --request-count has completed in the window.
 func (f *load) maybeEnough() {
-	if f.cfg.Requests > 0 && f.asked.Load() && f.measuring.Load() && f.completed.Load()-f.inWindow.Load() >= uint64(f.cfg.Requests) && f.enough.CompareAndSwap(false, true) {
+	if f.cfg.Requests > 0 && f.asked.Load() && f.measuring.Load() &&
+		f.completed.Load()-f.inWindow.Load() >= uint64(f.cfg.Requests) && f.enough.CompareAndSwap(false, true) {
 		f.tell(message{Op: opEnough})
 	}
 }
 
-// stop asks the engines to finish what runs, and waits until every response has ended. What has not by then is an error.
+// stop asks the engines to finish what runs, and waits until every response has ended. What has not by then is an
+// error.
 func (f *load) stop() *Totals {
 	f.stopping.Store(true)
 	if _, peer := f.front.(opener); peer {
 		for _, p := range f.paths {
-			_ = p.send(request{id: uint64(f.cfg.Index), engine: stopFrom}) // where it fails its worker process has gone, and its responses tell
+			// where it fails its worker process has gone, and its responses tell
+			_ = p.send(request{id: uint64(f.cfg.Index), engine: stopFrom})
 		}
 	}
 	for _, s := range f.slots {

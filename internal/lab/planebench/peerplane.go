@@ -69,7 +69,8 @@ func (w *peerWorker) Listen(ctx context.Context) (err error) {
 }
 
 func (w *peerWorker) Descriptor() discovery.Node {
-	return discovery.Node{ID: w.id.ID.String(), WireMin: 1, WireMax: 1, Planes: []discovery.Plane{{Name: "peer", Endpoints: []string{w.address}}}}
+	return discovery.Node{ID: w.id.ID.String(), WireMin: 1, WireMax: 1,
+		Planes: []discovery.Plane{{Name: "peer", Endpoints: []string{w.address}}}}
 }
 
 func (w *peerWorker) attach([]byte) (recordWriter, error) {
@@ -118,7 +119,8 @@ func (r *workerRole) run(q request, w recordWriter) error {
 		return fmt.Errorf("a request for engine %d of %d", q.engine, len(r.engines))
 	}
 	slot := q.id>>32 - 1
-	r.engines[q.engine].add(&job{w: w, id: q.id, total: uint32(q.records), bytes: q.bytes, stopped: &r.stopped[slot%uint64(len(r.stopped))]})
+	r.engines[q.engine].add(&job{w: w, id: q.id, total: uint32(q.records), bytes: q.bytes,
+		stopped: &r.stopped[slot%uint64(len(r.stopped))]})
 	return nil
 }
 

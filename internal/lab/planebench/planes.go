@@ -159,7 +159,8 @@ func (c *child) workPlane(servePeer func([]byte, PeerWriter) error) (workPlane, 
 // refConfig is the baseline's. A child has one transport.
 func (c *child) refConfig() refplane.Config {
 	cfg := refplane.Config{
-		Mode: refplane.Mode(c.cfg.Baseline), Transport: c.transports[0], Identity: c.id, Name: c.cfg.Role, BindAddr: c.cfg.Settings.BindAddr, Logger: c.log,
+		Mode: refplane.Mode(c.cfg.Baseline), Transport: c.transports[0], Identity: c.id, Name: c.cfg.Role,
+		BindAddr: c.cfg.Settings.BindAddr, Logger: c.log,
 	}
 	if cfg.Mode == refplane.Batched {
 		cfg.Interval = c.cfg.BaselineInterval

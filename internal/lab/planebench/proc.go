@@ -21,5 +21,6 @@ func (m message) Failure() string { return m.Error }
 
 // startProc starts the program again as a child.
 func startProc(cfg Config, role, name string) (*proc, error) {
-	return childproc.StartProc[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args, Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, name)
+	return childproc.StartProc[message](childproc.Program{Exe: cfg.Exe, Args: cfg.Args,
+		Env: []string{RoleEnv + "=" + role}, Stderr: cfg.Stderr}, name)
 }

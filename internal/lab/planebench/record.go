@@ -60,5 +60,6 @@ func describe(b []byte) string {
 	if len(b) < MinTokenBytes {
 		return fmt.Sprintf("%d bytes", len(b))
 	}
-	return fmt.Sprintf("record %d of response %x, %d bytes", binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint64(b), len(b))
+	return fmt.Sprintf("record %d of response %x, %d bytes", binary.LittleEndian.Uint32(b[8:]),
+		binary.LittleEndian.Uint64(b), len(b))
 }

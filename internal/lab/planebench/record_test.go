@@ -50,7 +50,8 @@ func TestHistAgainstExact(t *testing.T) {
 	}
 	got, want := h.snapshot().dist(), report.NewDist(all)
 	for name, pair := range map[string][2]float64{
-		"p50": {got.P50, want.P50}, "p90": {got.P90, want.P90}, "p99": {got.P99, want.P99}, "p99.9": {got.P999, want.P999}, "avg": {got.Avg, want.Avg},
+		"p50": {got.P50, want.P50}, "p90": {got.P90, want.P90}, "p99": {got.P99, want.P99},
+		"p99.9": {got.P999, want.P999}, "avg": {got.Avg, want.Avg},
 		"max": {got.Max, want.Max},
 	} {
 		if math.Abs(pair[0]-pair[1]) > 0.01*pair[1] {
@@ -86,7 +87,8 @@ func TestClockAgreesWithTheHost(t *testing.T) {
 
 // TestFirstLengths: at each engine the first responses end evenly over the lifetime of a response.
 func TestFirstLengths(t *testing.T) {
-	for _, l := range []Load{{Concurrency: 1024, Engines: 8, OSL: 256}, {Concurrency: 8192, Engines: 64, OSL: 64}, {Concurrency: 3, Engines: 2, OSL: 256}, {Concurrency: 100, Engines: 7, OSL: 5}} {
+	for _, l := range []Load{{Concurrency: 1024, Engines: 8, OSL: 256}, {Concurrency: 8192, Engines: 64, OSL: 64},
+		{Concurrency: 3, Engines: 2, OSL: 256}, {Concurrency: 100, Engines: 7, OSL: 5}} {
 		by := make(map[int][]int)
 		for i := range l.Concurrency {
 			n := firstLength(i, l)

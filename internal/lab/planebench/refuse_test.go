@@ -19,7 +19,8 @@ func TestRefusalsAreErrors(t *testing.T) {
 			l := Load{Concurrency: 20, Engines: 2, OSL: 8, TokenBytes: 64, Interval: 5 * time.Millisecond}
 			newChild := func(role string) *child {
 				c := &child{out: childproc.NewWriter[message](io.Discard), log: slog.New(slog.DiscardHandler)}
-				c.cfg = childConfig{Role: role, Plane: transport.PlaneTCP, Delivery: delivery, Settings: settings(), Load: l, Frontends: 1, Processes: 1}
+				c.cfg = childConfig{Role: role, Plane: transport.PlaneTCP, Delivery: delivery, Settings: settings(),
+					Load: l, Frontends: 1, Processes: 1}
 				c.cfg.Settings.Planes = []string{transport.PlaneTCP}
 				var err error
 				if c.id, err = transport.NewIdentity(); err != nil {
@@ -57,10 +58,12 @@ func TestRefusalsAreErrors(t *testing.T) {
 			}
 			totals := front.load.stop()
 			if totals.Errors != 20 || totals.Wrong != 0 || totals.Completed == 0 {
-				t.Errorf("%d errors (expected 20), %d wrong, %d completed: %s", totals.Errors, totals.Wrong, totals.Completed, strings.Join(totals.Notes, "; "))
+				t.Errorf("%d errors (expected 20), %d wrong, %d completed: %s", totals.Errors, totals.Wrong,
+					totals.Completed, strings.Join(totals.Notes, "; "))
 			}
 			if st := front.stats(); st.RecordsIn != totals.Taken || worker.stats().RecordsOut != totals.Taken {
-				t.Errorf("%d taken, the plane counted %d in and %d out", totals.Taken, st.RecordsIn, worker.stats().RecordsOut)
+				t.Errorf("%d taken, the plane counted %d in and %d out", totals.Taken, st.RecordsIn,
+					worker.stats().RecordsOut)
 			}
 		})
 	}

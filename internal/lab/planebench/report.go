@@ -42,7 +42,8 @@ type Run struct {
 	Completed    uint64  `json:"completed"`
 	Records      uint64  `json:"records"`
 	RequestsPerS float64 `json:"requests_per_s"`
-	// OfferedPerS is what the engines would serve at the concurrency if every response took OSL passes; absent where passes are not paced.
+	// OfferedPerS is what the engines would serve at the concurrency if every response took OSL passes; absent where
+	// passes are not paced.
 	OfferedPerS *float64 `json:"offered_per_s,omitempty"`
 
 	CompletedAll uint64   `json:"completed_all"` // of the whole run
@@ -124,13 +125,14 @@ const (
 	MarkMachineLimited = "machine-limited" // every core was over 90% busy
 )
 
-// Ratio compares an arm with the first one, or a baseline with ours over the same plane and delivery, or what Config.Compare names: in each repetition the
-// one's figure / the other's, of CPU per response.
+// Ratio compares an arm with the first one, or a baseline with ours over the same plane and delivery, or what
+// Config.Compare names: in each repetition the one's figure / the other's, of CPU per response.
 type Ratio struct {
 	Arm     string `json:"arm"`
 	Base    string `json:"base"`
 	LeftOut int    `json:"left_out,omitempty"` // pairs in which a run is marked
-	// Behind are pairs that count although Arm, a peer, missed the offered rate while Base held it. Who is behind merges more, so Arm's figure is too low.
+	// Behind are pairs that count although Arm, a peer, missed the offered rate while Base held it. Who is behind
+	// merges more, so Arm's figure is too low.
 	Behind   int               `json:"behind,omitempty"`
 	Frontend benchtable.Spread `json:"frontend"`
 	Worker   benchtable.Spread `json:"worker"`
@@ -141,10 +143,12 @@ type Ratio struct {
 
 func newReport(cfg Config) *Report {
 	now := time.Now()
-	return &Report{Schema: Schema, ID: report.Name("plane", now), Label: cfg.Label, StartedAt: report.Stamp(now), Config: cfg.Flags, Environment: Environment()}
+	return &Report{Schema: Schema, ID: report.Name("plane", now), Label: cfg.Label, StartedAt: report.Stamp(now),
+		Config: cfg.Flags, Environment: Environment()}
 }
 
-// WriteReport writes a report as run.json into dir, which must not hold one yet, and its tables, where it has some, beside it.
+// WriteReport writes a report as run.json into dir, which must not hold one yet, and its tables, where it has some,
+// beside it.
 func WriteReport(dir string, report any) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--artifact-dir: %w", err)
@@ -172,8 +176,10 @@ type hostBusy struct {
 }
 
 // summarize makes a Run of what the processes have said.
-func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals, frontTotals []message) *Run {
-	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Gap: a.gap, Peer: a.peer, Run: rep, WindowS: lasted.Seconds()}
+func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, workers, fronts, workerTotals,
+	frontTotals []message) *Run {
+	run := &Run{Plane: a.plane, Delivery: a.delivery, Baseline: a.baseline, Gap: a.gap, Peer: a.peer, Run: rep,
+		WindowS: lasted.Seconds()}
 	delay, first := make(Counts), make(Counts)
 	var ttft, itl []float64
 	var front, worker Usage
@@ -232,7 +238,8 @@ func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, 
 	case run.Records == 0:
 		run.Invalid = "no record came in the window"
 	case run.ErrorsAll == 0 && (taken != in || in != out):
-		run.Invalid = fmt.Sprintf("no proof of transit: %d records were taken, the frontends' plane counted %d, the workers' %d", taken, in, out)
+		run.Invalid = fmt.Sprintf("no proof of transit: %d records were taken, the frontends' plane counted %d, the "+
+			"workers' %d", taken, in, out)
 	}
 	run.Frontend = side(front, run, fronts, frontTotals, front.Records, front.Reads)
 	run.Worker = side(worker, run, workers, workerTotals, 0, 0)
@@ -246,12 +253,14 @@ func summarize(cfg Config, a arm, rep int, lasted time.Duration, host hostBusy, 
 // Clamped counts the socket buffers of which the kernel granted less than was asked, and names the first.
 func (r *Run) Clamped() (n int, first string) {
 	for _, s := range r.Sockets {
-		for kind, b := range map[string][2]*int64{"receive": {s.RecvAsked, s.RecvGranted}, "send": {s.SendAsked, s.SendGranted}} {
+		for kind, b := range map[string][2]*int64{"receive": {s.RecvAsked, s.RecvGranted},
+			"send": {s.SendAsked, s.SendGranted}} {
 			if b[0] == nil || *b[1] >= 2**b[0] {
 				continue
 			}
 			if n++; n == 1 {
-				first = fmt.Sprintf("%s, port %d: %s buffer of %d bytes asked, %d granted", s.Process, s.Port, kind, *b[0], *b[1])
+				first = fmt.Sprintf("%s, port %d: %s buffer of %d bytes asked, %d granted", s.Process, s.Port, kind,
+					*b[0], *b[1])
 			}
 		}
 	}
@@ -267,13 +276,15 @@ func side(u Usage, run *Run, windows, totals []message, records, reads uint64) S
 	}
 	s := Side{
 		CPUMS: perRequest(float64(u.UserNS+u.SystemNS) / 1e6), SystemMS: perRequest(float64(u.SystemNS) / 1e6),
-		SwitchesPerS: float64(u.Switches) / run.WindowS, Mallocs: perRequest(float64(u.Mallocs)), AllocBytes: perRequest(float64(u.Alloc)),
+		SwitchesPerS: float64(u.Switches) / run.WindowS, Mallocs: perRequest(float64(u.Mallocs)),
+		AllocBytes: perRequest(float64(u.Alloc)),
 	}
 	if !run.Peer {
 		s.PlaneFigures = planeFigures(u, run, perRequest(float64(u.Bytes)), records, reads)
 	}
 	for i, m := range windows {
-		s.Processes = append(s.Processes, Process{CPUS: float64(m.Usage.UserNS+m.Usage.SystemNS) / 1e9, GCs: m.Usage.GCs, RSSPeakBytes: totals[i].Totals.RSSPeak})
+		s.Processes = append(s.Processes, Process{CPUS: float64(m.Usage.UserNS+m.Usage.SystemNS) / 1e9,
+			GCs: m.Usage.GCs, RSSPeakBytes: totals[i].Totals.RSSPeak})
 	}
 	return s
 }
@@ -288,7 +299,8 @@ func (r *Run) addBroker(windows, totals []message) {
 func planeFigures(u Usage, run *Run, perRequest float64, records, reads uint64) *PlaneFigures {
 	perS := func(v uint64) float64 { return float64(v) / run.WindowS }
 	p := &PlaneFigures{
-		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes), SinkCallsPerS: perS(u.SinkCalls),
+		ReadsPerS: perS(u.Reads), WritesPerS: perS(u.Writes), WakesPerS: perS(u.Wakes),
+		SinkCallsPerS: perS(u.SinkCalls),
 		SlowSinkCalls: u.SinkSlow, WritesByPerS: make(map[string]float64), PlaneBytes: perRequest,
 		WindowStalls: u.Stalls, ForgottenFlush: u.Forgotten, Takeovers: u.Takeovers, ResentBytes: u.Resent,
 	}
@@ -346,7 +358,9 @@ func ratios(pairs [][2]arm, runs []*Run) []Ratio {
 				ttft = append(ttft, one.TTFT.P99-base.TTFT.P99)
 			}
 		}
-		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind, Frontend: benchtable.SpreadOf(front), Worker: benchtable.SpreadOf(worker), Total: benchtable.SpreadOf(total), TTFTP99: benchtable.SpreadOf(ttft)})
+		out = append(out, Ratio{Arm: a.String(), Base: against.String(), LeftOut: left, Behind: behind,
+			Frontend: benchtable.SpreadOf(front), Worker: benchtable.SpreadOf(worker),
+			Total: benchtable.SpreadOf(total), TTFTP99: benchtable.SpreadOf(ttft)})
 	}
 	return out
 }

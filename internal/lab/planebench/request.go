@@ -14,8 +14,8 @@ import (
 //
 //	length u32 | id u64 | engine u32 | records u32 | bytes u32 | terms
 //
-// and a refusal, the only thing that comes back, length u32 | id u64 | text. A frontend that stops a peer says so with its number as the id and the engine
-// stopFrom; requests to a peer travel the peer's own way.
+// and a refusal, the only thing that comes back, length u32 | id u64 | text. A frontend that stops a peer says so with
+// its number as the id and the engine stopFrom; requests to a peer travel the peer's own way.
 const (
 	requestHead = 20
 	maxRequest  = 4 << 10
@@ -86,7 +86,8 @@ func parseRequest(b []byte) (request, error) {
 		return request{}, fmt.Errorf("a request of %d bytes", len(b))
 	}
 	return request{
-		id: binary.BigEndian.Uint64(b), engine: int(binary.BigEndian.Uint32(b[8:])), records: int(binary.BigEndian.Uint32(b[12:])),
-		bytes: int(binary.BigEndian.Uint32(b[16:])), terms: b[requestHead:],
+		id: binary.BigEndian.Uint64(b), engine: int(binary.BigEndian.Uint32(b[8:])),
+		records: int(binary.BigEndian.Uint32(b[12:])),
+		bytes:   int(binary.BigEndian.Uint32(b[16:])), terms: b[requestHead:],
 	}, nil
 }

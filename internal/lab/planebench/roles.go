@@ -44,7 +44,8 @@ func (r *workerRole) start(ctx context.Context) (message, error) {
 	c := newClock()
 	r.stopped = make([]atomic.Bool, r.cfg.Frontends)
 	for i := range r.cfg.engines() {
-		e := &engine{worker: r.worker, clock: c, interval: r.cfg.Load.Interval, phase: r.cfg.phase(i), passes: &r.passes, made: &r.made, late: &r.late, wake: make(chan struct{}, 1)}
+		e := &engine{worker: r.worker, clock: c, interval: r.cfg.Load.Interval, phase: r.cfg.phase(i),
+			passes: &r.passes, made: &r.made, late: &r.late, wake: make(chan struct{}, 1)}
 		r.engines = append(r.engines, e)
 		r.wg.Go(func() { e.run(ctx) })
 	}
@@ -53,7 +54,8 @@ func (r *workerRole) start(ctx context.Context) (message, error) {
 	}
 	r.conns = make(map[net.Conn]bool)
 	r.wg.Go(r.accept)
-	return message{Op: opReady, Worker: &workerPlace{Descriptor: r.worker.Descriptor(), Requests: r.ln.Addr().String()}}, nil
+	return message{Op: opReady, Worker: &workerPlace{Descriptor: r.worker.Descriptor(),
+		Requests: r.ln.Addr().String()}}, nil
 }
 
 func (r *workerRole) accept() {

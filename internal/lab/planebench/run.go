@@ -38,7 +38,8 @@ func (a arm) String() string {
 	return s
 }
 
-// base is the arm that an arm is compared with: a baseline with ours over the same plane and delivery, ours with the first arm.
+// base is the arm that an arm is compared with: a baseline with ours over the same plane and delivery, ours with the
+// first arm.
 func (a arm) base(first arm) arm {
 	if a.baseline != "" {
 		return arm{plane: a.plane, delivery: a.delivery, gap: first.gap}
@@ -117,7 +118,8 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := summarize(cfg, a, rep, lasted, host, windows[len(broker):len(others)], windows[len(others):], totals[len(broker):], stopped)
+	run := summarize(cfg, a, rep, lasted, host, windows[len(broker):len(others)], windows[len(others):],
+		totals[len(broker):], stopped)
 	if len(broker) > 0 {
 		run.addBroker(windows[:1], totals[:1])
 	}
@@ -126,7 +128,8 @@ func oneRun(ctx context.Context, cfg Config, a arm, rep int) (*Run, error) {
 
 // startAll starts a peer's broker where it has one, worker processes, then frontends that know them.
 func startAll(ctx context.Context, cfg Config, a arm, rep int, g *group) (broker, workers, fronts []*proc, err error) {
-	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load, Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses,
+	base := childConfig{Plane: a.plane, Delivery: a.delivery, Settings: cfg.Settings, Load: cfg.Load,
+		Frontends: cfg.Frontends, Processes: cfg.WorkerProcesses,
 		Baseline: a.baseline, BaselineInterval: cfg.BaselineInterval}
 	if a.gap != "" {
 		if base.Settings.BatchGap, err = time.ParseDuration(a.gap); err != nil {

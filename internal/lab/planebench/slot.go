@@ -14,7 +14,8 @@ import (
 const minITL = 32
 
 // slot is one place of the closed loop: it holds one response at a time. The fields without a note belong to whoever
-// consumes the response: the slot's goroutine (pull), or the lane's reader and, between two responses, the opener (sink).
+// consumes the response: the slot's goroutine (pull), or the lane's reader and, between two responses, the opener
+// (sink).
 type slot struct {
 	f       *load
 	index   int // over all frontends
@@ -177,7 +178,8 @@ func (s *slot) end(res response, err error) bool {
 	case len(trailer) != 4:
 		f.wrongRecord(fmt.Sprintf("response %x: the END has a trailer of %d bytes, expected 4", s.id, len(trailer)))
 	case binary.BigEndian.Uint32(trailer) != s.next:
-		f.wrongRecord(fmt.Sprintf("response %x: %d records were made, %d taken", s.id, binary.BigEndian.Uint32(trailer), s.next))
+		f.wrongRecord(fmt.Sprintf("response %x: %d records were made, %d taken", s.id, binary.BigEndian.Uint32(trailer),
+			s.next))
 	case int(s.next) != s.want && !f.stopping.Load():
 		f.wrongRecord(fmt.Sprintf("response %x: complete with %d records of %d", s.id, s.next, s.want))
 	}

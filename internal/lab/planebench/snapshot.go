@@ -53,7 +53,8 @@ type Wire struct {
 func readWire(transports []transport.Transport) (w Wire) {
 	for _, t := range transports {
 		c := t.Counters()
-		w = w.add(Wire{c.DatagramsIn, c.DatagramsOut, c.PacketsLost, c.LibraryDrops, c.SocketDrops, c.RecvCalls, c.SendCalls})
+		w = w.add(Wire{c.DatagramsIn, c.DatagramsOut, c.PacketsLost, c.LibraryDrops, c.SocketDrops, c.RecvCalls,
+			c.SendCalls})
 	}
 	return w
 }
@@ -98,7 +99,8 @@ func readUsage(st mux.Stats) Usage {
 	u := Usage{
 		Mallocs: m.Mallocs, Alloc: m.TotalAlloc, GCs: m.NumGC,
 		Records: st.RecordsIn + st.RecordsOut, Bytes: st.BytesIn + st.BytesOut, Reads: st.Reads, Wakes: st.Wakes,
-		SinkCalls: st.SinkCalls, SinkSlow: st.SinkSlow, Stalls: st.WindowStalls, Forgotten: st.ForgottenFlushes, Takeovers: takeovers(st), Resent: st.ResentBytes,
+		SinkCalls: st.SinkCalls, SinkSlow: st.SinkSlow, Stalls: st.WindowStalls, Forgotten: st.ForgottenFlushes,
+		Takeovers: takeovers(st), Resent: st.ResentBytes,
 		WritesBy: st.Writes,
 	}
 	for _, n := range st.Writes {
@@ -117,9 +119,13 @@ func (u Usage) sub(o Usage) Usage {
 	return Usage{
 		UserNS: u.UserNS - o.UserNS, SystemNS: u.SystemNS - o.SystemNS, Switches: u.Switches - o.Switches,
 		Mallocs: u.Mallocs - o.Mallocs, Alloc: u.Alloc - o.Alloc, GCs: u.GCs - o.GCs,
-		Records: u.Records - o.Records, Bytes: u.Bytes - o.Bytes, Reads: u.Reads - o.Reads, Writes: u.Writes - o.Writes, Wakes: u.Wakes - o.Wakes,
-		SinkCalls: u.SinkCalls - o.SinkCalls, SinkSlow: u.SinkSlow - o.SinkSlow, Stalls: u.Stalls - o.Stalls, Forgotten: u.Forgotten - o.Forgotten,
-		Wire: u.Wire.sub(o.Wire), Takeovers: u.Takeovers - o.Takeovers, Resent: u.Resent - o.Resent, Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes, Late: u.Late - o.Late,
+		Records: u.Records - o.Records, Bytes: u.Bytes - o.Bytes, Reads: u.Reads - o.Reads, Writes: u.Writes - o.Writes,
+		Wakes:     u.Wakes - o.Wakes,
+		SinkCalls: u.SinkCalls - o.SinkCalls, SinkSlow: u.SinkSlow - o.SinkSlow, Stalls: u.Stalls - o.Stalls,
+		Forgotten: u.Forgotten - o.Forgotten,
+		Wire:      u.Wire.sub(o.Wire), Takeovers: u.Takeovers - o.Takeovers, Resent: u.Resent - o.Resent,
+		Taken: u.Taken - o.Taken, Completed: u.Completed - o.Completed, Passes: u.Passes - o.Passes,
+		Late:     u.Late - o.Late,
 		WritesBy: by,
 	}
 }
@@ -136,9 +142,13 @@ func (u Usage) add(o Usage) Usage {
 	return Usage{
 		UserNS: u.UserNS + o.UserNS, SystemNS: u.SystemNS + o.SystemNS, Switches: u.Switches + o.Switches,
 		Mallocs: u.Mallocs + o.Mallocs, Alloc: u.Alloc + o.Alloc, GCs: u.GCs + o.GCs,
-		Records: u.Records + o.Records, Bytes: u.Bytes + o.Bytes, Reads: u.Reads + o.Reads, Writes: u.Writes + o.Writes, Wakes: u.Wakes + o.Wakes,
-		SinkCalls: u.SinkCalls + o.SinkCalls, SinkSlow: u.SinkSlow + o.SinkSlow, Stalls: u.Stalls + o.Stalls, Forgotten: u.Forgotten + o.Forgotten,
-		Wire: u.Wire.add(o.Wire), Takeovers: u.Takeovers + o.Takeovers, Resent: u.Resent + o.Resent, Taken: u.Taken + o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
+		Records: u.Records + o.Records, Bytes: u.Bytes + o.Bytes, Reads: u.Reads + o.Reads, Writes: u.Writes + o.Writes,
+		Wakes:     u.Wakes + o.Wakes,
+		SinkCalls: u.SinkCalls + o.SinkCalls, SinkSlow: u.SinkSlow + o.SinkSlow, Stalls: u.Stalls + o.Stalls,
+		Forgotten: u.Forgotten + o.Forgotten,
+		Wire:      u.Wire.add(o.Wire), Takeovers: u.Takeovers + o.Takeovers, Resent: u.Resent + o.Resent,
+		Taken: u.Taken +
+			o.Taken, Completed: u.Completed + o.Completed, Passes: u.Passes + o.Passes, Late: u.Late + o.Late,
 		WritesBy: by,
 	}
 }

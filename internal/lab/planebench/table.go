@@ -12,7 +12,8 @@ import (
 
 // String is the run in a line of progress.
 func (r *Run) String() string {
-	s := fmt.Sprintf("frontend %.3f + worker %.3f ms a response, %.0f responses/s, %d errors, %d wrong", r.Frontend.CPUMS, r.Worker.CPUMS, r.RequestsPerS, r.ErrorsAll, r.Wrong)
+	s := fmt.Sprintf("frontend %.3f + worker %.3f ms a response, %.0f responses/s, %d errors, %d wrong",
+		r.Frontend.CPUMS, r.Worker.CPUMS, r.RequestsPerS, r.ErrorsAll, r.Wrong)
 	if len(r.Marks) > 0 {
 		s += "; " + strings.Join(r.Marks, ", ")
 	}
@@ -29,7 +30,8 @@ func (r *Report) Shown() []benchtable.Table {
 	if slices.ContainsFunc(groups, func(g *runGroup) bool { return g.runs[0].Gap != "" }) {
 		out = append(out, r.gapTable(groups))
 	}
-	out = append(out, r.armTable(groups), delayTable(groups), rateTable(groups), responseTable(groups), wireTable(groups))
+	out = append(out, r.armTable(groups), delayTable(groups), rateTable(groups), responseTable(groups),
+		wireTable(groups))
 	if len(r.Ratios) > 0 {
 		out = append(out, r.ratioTable())
 	}
@@ -38,7 +40,8 @@ func (r *Report) Shown() []benchtable.Table {
 
 // gapTable is the curve of the gap against CPU and delays.
 func (r *Report) gapTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Title: "Gap against CPU and delays (ms)", Head: []string{"arm", "gap", "frontend CPU", r.toBase(), "worker CPU", "to base", "both", "to base", "records/write",
+	t := benchtable.Table{Title: "Gap against CPU and delays (ms)", Head: []string{"arm", "gap", "frontend CPU",
+		r.toBase(), "worker CPU", "to base", "both", "to base", "records/write",
 		"delay p50", "p99", "first p50", "p99", "ITL p50", "p99", "TTFT p50", "p99"}}
 	for _, g := range groups {
 		gap, perWrite := g.runs[0].Gap, "-"
@@ -49,14 +52,17 @@ func (r *Report) gapTable(groups []*runGroup) benchtable.Table {
 			perWrite = fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite }))
 		}
 		front, worker, total := r.firstRatio(g.name)
-		t.Add(g.name, gap, fmt.Sprintf("%.3f", g.median(frontCPU)), front, fmt.Sprintf("%.3f", g.median(workerCPU)), worker, fmt.Sprintf("%.3f", g.median(allCPU)), total, perWrite,
-			g.ms(delay, p50), g.ms(delay, p99), g.ms(firstDelay, p50), g.ms(firstDelay, p99), g.ms(itl, p50), g.ms(itl, p99), g.ms(ttft, p50), g.ms(ttft, p99))
+		t.Add(g.name, gap, fmt.Sprintf("%.3f", g.median(frontCPU)), front, fmt.Sprintf("%.3f", g.median(workerCPU)),
+			worker, fmt.Sprintf("%.3f", g.median(allCPU)), total, perWrite,
+			g.ms(delay, p50), g.ms(delay, p99), g.ms(firstDelay, p50), g.ms(firstDelay, p99), g.ms(itl, p50),
+			g.ms(itl, p99), g.ms(ttft, p50), g.ms(ttft, p99))
 	}
 	return t
 }
 
 func (r *Report) armTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Title: "CPU (ms a response) and latency (ms)", Head: []string{"arm", "runs", "resp/s", "of offered", "frontend", "[min-max]", r.toBase(), "worker", "[min-max]", "to base", "broker",
+	t := benchtable.Table{Title: "CPU (ms a response) and latency (ms)", Head: []string{"arm", "runs", "resp/s",
+		"of offered", "frontend", "[min-max]", r.toBase(), "worker", "[min-max]", "to base", "broker",
 		"total", "ttft p50", "p99", "itl p50", "p99", "late", "host busy", "marked", "errors", "wrong"}}
 	for _, g := range groups {
 		front, worker := g.spread(frontCPU), g.spread(workerCPU)
@@ -75,25 +81,32 @@ func (r *Report) armTable(groups []*runGroup) benchtable.Table {
 			late = fmt.Sprintf("%.3f", g.median(func(r *Run) float64 { return *r.LateShare }))
 		}
 		toFront, toWorker, _ := r.firstRatio(g.name)
-		t.Add(g.name, fmt.Sprint(len(g.runs)), fmt.Sprintf("%.0f", g.median(func(r *Run) float64 { return r.RequestsPerS })), offered,
+		t.Add(g.name, fmt.Sprint(len(g.runs)),
+			fmt.Sprintf("%.0f", g.median(func(r *Run) float64 { return r.RequestsPerS })), offered,
 			fmt.Sprintf("%.3f", front.Median), fmt.Sprintf("[%.3f-%.3f]", front.Min, front.Max), toFront,
 			fmt.Sprintf("%.3f", worker.Median), fmt.Sprintf("[%.3f-%.3f]", worker.Min, worker.Max), toWorker,
-			broker, fmt.Sprintf("%.3f", g.median(allCPU)), g.ms(ttft, p50), g.ms(ttft, p99), g.ms(itl, p50), g.ms(itl, p99),
-			late, busy, fmt.Sprint(g.sum(func(r *Run) int { return min(len(r.Marks), 1) })), fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })), fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
+			broker, fmt.Sprintf("%.3f", g.median(allCPU)), g.ms(ttft, p50), g.ms(ttft, p99), g.ms(itl, p50),
+			g.ms(itl, p99),
+			late, busy, fmt.Sprint(g.sum(func(r *Run) int { return min(len(r.Marks), 1) })),
+			fmt.Sprint(g.sum(func(r *Run) int { return r.ErrorsAll })),
+			fmt.Sprint(g.sum(func(r *Run) int { return r.Wrong })))
 	}
 	return t
 }
 
 func delayTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Head: []string{"delivery delay ms", "p50", "p99", "p99.9", "max", "first p50", "p99", "p99.9", "max"}}
+	t := benchtable.Table{Head: []string{"delivery delay ms", "p50", "p99", "p99.9", "max", "first p50", "p99", "p99.9",
+		"max"}}
 	for _, g := range groups {
-		t.Add(g.name, g.ms(delay, p50), g.ms(delay, p99), g.ms(delay, p999), g.ms(delay, most), g.ms(firstDelay, p50), g.ms(firstDelay, p99), g.ms(firstDelay, p999), g.ms(firstDelay, most))
+		t.Add(g.name, g.ms(delay, p50), g.ms(delay, p99), g.ms(delay, p999), g.ms(delay, most), g.ms(firstDelay, p50),
+			g.ms(firstDelay, p99), g.ms(firstDelay, p999), g.ms(firstDelay, most))
 	}
 	return t
 }
 
 func rateTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Head: []string{"per second", "rec/write", "rec/read", "worker writes", "reads", "switches", "frontend writes", "reads", "wakes", "sink calls", "switches", "stalls"}}
+	t := benchtable.Table{Head: []string{"per second", "rec/write", "rec/read", "worker writes", "reads", "switches",
+		"frontend writes", "reads", "wakes", "sink calls", "switches", "stalls"}}
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		if g.peer() {
@@ -101,21 +114,29 @@ func rateTable(groups []*runGroup) benchtable.Table {
 			for i := range none {
 				none[i] = "-"
 			}
-			none[4], none[9] = n(func(r *Run) float64 { return r.Worker.SwitchesPerS }), n(func(r *Run) float64 { return r.Frontend.SwitchesPerS })
+			none[4], none[9] = n(func(r *Run) float64 { return r.Worker.SwitchesPerS }),
+				n(func(r *Run) float64 { return r.Frontend.SwitchesPerS })
 			t.Add(append([]string{g.name}, none...)...)
 			continue
 		}
-		t.Add(g.name, fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite })), fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Frontend.RecordsPerRead })),
-			n(func(r *Run) float64 { return r.Worker.WritesPerS }), n(func(r *Run) float64 { return r.Worker.ReadsPerS }), n(func(r *Run) float64 { return r.Worker.SwitchesPerS }),
-			n(func(r *Run) float64 { return r.Frontend.WritesPerS }), n(func(r *Run) float64 { return r.Frontend.ReadsPerS }), n(func(r *Run) float64 { return r.Frontend.WakesPerS }),
-			n(func(r *Run) float64 { return r.Frontend.SinkCallsPerS }), n(func(r *Run) float64 { return r.Frontend.SwitchesPerS }),
+		t.Add(g.name, fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Worker.RecordsPerWrite })),
+			fmt.Sprintf("%.1f", g.median(func(r *Run) float64 { return r.Frontend.RecordsPerRead })),
+			n(func(r *Run) float64 { return r.Worker.WritesPerS }),
+			n(func(r *Run) float64 { return r.Worker.ReadsPerS }),
+			n(func(r *Run) float64 { return r.Worker.SwitchesPerS }),
+			n(func(r *Run) float64 { return r.Frontend.WritesPerS }),
+			n(func(r *Run) float64 { return r.Frontend.ReadsPerS }),
+			n(func(r *Run) float64 { return r.Frontend.WakesPerS }),
+			n(func(r *Run) float64 { return r.Frontend.SinkCallsPerS }),
+			n(func(r *Run) float64 { return r.Frontend.SwitchesPerS }),
 			n(func(r *Run) float64 { return float64(r.Worker.WindowStalls) }))
 	}
 	return t
 }
 
 func responseTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Head: []string{"per response", "frontend mallocs", "bytes", "sys ms", "worker mallocs", "bytes", "sys ms", "bytes on the plane", "frontend MiB", "worker MiB"}}
+	t := benchtable.Table{Head: []string{"per response", "frontend mallocs", "bytes", "sys ms", "worker mallocs",
+		"bytes", "sys ms", "bytes on the plane", "frontend MiB", "worker MiB"}}
 	for _, g := range groups {
 		n := func(f func(*Run) float64) string { return fmt.Sprintf("%.0f", g.median(f)) }
 		m := func(f func(*Run) float64) string { return fmt.Sprintf("%.3f", g.median(f)) }
@@ -123,15 +144,20 @@ func responseTable(groups []*runGroup) benchtable.Table {
 		if !g.peer() {
 			plane = n(func(r *Run) float64 { return r.Frontend.PlaneBytes })
 		}
-		t.Add(g.name, n(func(r *Run) float64 { return r.Frontend.Mallocs }), n(func(r *Run) float64 { return r.Frontend.AllocBytes }), m(func(r *Run) float64 { return r.Frontend.SystemMS }),
-			n(func(r *Run) float64 { return r.Worker.Mallocs }), n(func(r *Run) float64 { return r.Worker.AllocBytes }), m(func(r *Run) float64 { return r.Worker.SystemMS }),
-			plane, n(func(r *Run) float64 { return r.Frontend.rss() }), n(func(r *Run) float64 { return r.Worker.rss() }))
+		t.Add(g.name, n(func(r *Run) float64 { return r.Frontend.Mallocs }),
+			n(func(r *Run) float64 { return r.Frontend.AllocBytes }),
+			m(func(r *Run) float64 { return r.Frontend.SystemMS }),
+			n(func(r *Run) float64 { return r.Worker.Mallocs }), n(func(r *Run) float64 { return r.Worker.AllocBytes }),
+			m(func(r *Run) float64 { return r.Worker.SystemMS }),
+			plane, n(func(r *Run) float64 { return r.Frontend.rss() }),
+			n(func(r *Run) float64 { return r.Worker.rss() }))
 	}
 	return t
 }
 
 func wireTable(groups []*runGroup) benchtable.Table {
-	t := benchtable.Table{Head: []string{"wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB", "worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost"}}
+	t := benchtable.Table{Head: []string{"wire", "datagrams/token", "frontend recv calls/MiB", "send calls/MiB",
+		"worker recv calls/MiB", "send calls/MiB", "socket drops", "library drops", "packets lost"}}
 	for _, g := range groups {
 		if g.peer() {
 			continue
@@ -141,25 +167,32 @@ func wireTable(groups []*runGroup) benchtable.Table {
 			return fmt.Sprint(g.sum(func(r *Run) int { return int(f(r.Frontend.Wire) + f(r.Worker.Wire)) }))
 		}
 		t.Add(g.name, fmt.Sprintf("%.4f", g.median(func(r *Run) float64 { return r.Frontend.Wire.DatagramsPerToken })),
-			n(func(r *Run) float64 { return r.Frontend.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Frontend.Wire.SendCallsPerMiB }),
-			n(func(r *Run) float64 { return r.Worker.Wire.RecvCallsPerMiB }), n(func(r *Run) float64 { return r.Worker.Wire.SendCallsPerMiB }),
-			all(func(w WireFigures) uint64 { return w.SocketDrops }), all(func(w WireFigures) uint64 { return w.LibraryDrops }),
+			n(func(r *Run) float64 { return r.Frontend.Wire.RecvCallsPerMiB }),
+			n(func(r *Run) float64 { return r.Frontend.Wire.SendCallsPerMiB }),
+			n(func(r *Run) float64 { return r.Worker.Wire.RecvCallsPerMiB }),
+			n(func(r *Run) float64 { return r.Worker.Wire.SendCallsPerMiB }),
+			all(func(w WireFigures) uint64 { return w.SocketDrops }),
+			all(func(w WireFigures) uint64 { return w.LibraryDrops }),
 			all(func(w WireFigures) uint64 { return w.PacketsLost }))
 	}
 	return t
 }
 
 func (r *Report) ratioTable() benchtable.Table {
-	t := benchtable.Table{Head: []string{"CPU of one / of the other", "pairs", "frontend", "worker", "total", "TTFT p99 ms more", "left out", "behind"}}
+	t := benchtable.Table{Head: []string{"CPU of one / of the other", "pairs", "frontend", "worker", "total",
+		"TTFT p99 ms more", "left out", "behind"}}
 	for _, x := range r.Ratios {
 		name, left := x.Arm+" / "+x.Base, fmt.Sprint(x.LeftOut)
 		if x.Total.N == 0 {
 			t.Add(name, "0", "-", "-", "-", "-", left, "0")
 			continue
 		}
-		t.Add(name, fmt.Sprint(x.Total.N), x.Frontend.String(), x.Worker.String(), x.Total.String(), x.TTFTP99.More("%+.1f"), left, fmt.Sprint(x.Behind))
+		t.Add(name, fmt.Sprint(x.Total.N), x.Frontend.String(), x.Worker.String(), x.Total.String(),
+			x.TTFTP99.More("%+.1f"), left, fmt.Sprint(x.Behind))
 	}
-	t.Note("Median and range over the pairs, one of each repetition. Left out: pairs in which a run is marked. Behind: pairs that count although the first arm was behind the load, which makes it look cheaper, so its figures are \"at least\".")
+	t.Note("Median and range over the pairs, one of each repetition. Left out: pairs in which a run is marked. " +
+		"Behind: pairs that count although the first arm was behind the load, which makes it look cheaper, so its " +
+		"figures are \"at least\".")
 	return t
 }
 

@@ -56,17 +56,19 @@ func ArmNamed(name string) (Arm, bool) {
 // Config of either side. Both sides need the same Mode.
 type Config struct {
 	Mode Mode
-	// Interval is the time between two writes of a connection (Batched only); 0 = a write for each flush. At most 100 ms.
+	// Interval is the time between two writes of a connection (Batched only); 0 = a write for each flush. At most 100
+	// ms.
 	Interval time.Duration
 	// Transport carries the plane. The caller closes it, after the plane.
 	Transport transport.Transport
 	// Identity is the one that Transport was made with; its NodeID stands in the worker's descriptor.
 	Identity *transport.Identity
 	Name     string
-	// Plane is what this plane is called in descriptors and counters; both sides need the same. Default: as the transport's.
+	// Plane is what this plane is called in descriptors and counters; both sides need the same. Default: as the
+	// transport's.
 	Plane string
-	// BindAddr is where this side listens: the worker, or with PerResponse the frontend. Default 127.0.0.1:0. A worker with an unspecified
-	// host needs AdvertiseAddr: this package looks for no address.
+	// BindAddr is where this side listens: the worker, or with PerResponse the frontend. Default 127.0.0.1:0. A worker
+	// with an unspecified host needs AdvertiseAddr: this package looks for no address.
 	BindAddr string
 	// AdvertiseAddr is the host that a worker's descriptor names, without a port; empty = that of BindAddr.
 	AdvertiseAddr string
@@ -96,10 +98,13 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("refplane: interval %v is out of range: use 0 to 100ms", c.Interval))
 	}
 	if c.Interval > 0 && c.Mode != Batched {
-		errs = append(errs, fmt.Errorf("refplane: an interval of %v with mode %q: only %q has one", c.Interval, c.Mode, Batched))
+		errs = append(errs, fmt.Errorf("refplane: an interval of %v with mode %q: only %q has one", c.Interval, c.Mode,
+			Batched))
 	}
 	if c.Transport != nil && !c.Mode.Over(c.Transport.Plane()) {
-		errs = append(errs, fmt.Errorf("refplane: mode %q over plane %s: a QUIC handshake and a socket for each response is nobody's plane; use tcp or tls", c.Mode, c.Transport.Plane()))
+		errs = append(errs,
+			fmt.Errorf("refplane: mode %q over plane %s: a QUIC handshake and a socket for each response is nobody's "+
+				"plane; use tcp or tls", c.Mode, c.Transport.Plane()))
 	}
 	if c.Transport == nil || c.Identity == nil {
 		errs = append(errs, errors.New("refplane: a transport and its identity are needed"))

@@ -11,15 +11,17 @@ import (
 )
 
 // ends are the ends that a response can have here.
-var ends = []responseplane.EndKind{responseplane.EndComplete, responseplane.EndFailed, responseplane.EndKilled, responseplane.EndDeadline, responseplane.EndLost}
+var ends = []responseplane.EndKind{responseplane.EndComplete, responseplane.EndFailed, responseplane.EndKilled,
+	responseplane.EndDeadline, responseplane.EndLost}
 
 // counters are the totals of one side.
 type counters struct {
-	recordsIn, recordsOut, bytesIn, bytesOut, reads, writes, wakes, sinkCalls atomic.Uint64
-	opened                                                                    atomic.Uint64
-	open, conns                                                               atomic.Int64
-	ended                                                                     [16]atomic.Uint64 // by kind
-	perWrite                                                                  [len(responseplane.Stats{}.RecordsPerWrite)]atomic.Uint64
+	recordsIn, recordsOut, bytesIn, bytesOut atomic.Uint64
+	reads, writes, wakes, sinkCalls, opened  atomic.Uint64
+	open, conns                              atomic.Int64
+	ended                                    [16]atomic.Uint64 // by kind
+
+	perWrite [len(responseplane.Stats{}.RecordsPerWrite)]atomic.Uint64
 }
 
 // end counts how a response ended: nil or io.EOF = complete.
@@ -44,11 +46,15 @@ func (c *counters) wrote(writes, records int) {
 // stats gives them the shape of the plane's own. What there is no such thing as here stays zero.
 func (c *counters) stats(plane string) responseplane.Stats {
 	s := responseplane.Stats{
-		RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(),
-		Reads: c.reads.Load(), Wakes: c.wakes.Load(), SinkCalls: c.sinkCalls.Load(), StreamsOpened: c.opened.Load(), OpenStreams: c.open.Load(),
-		Writes: map[string]uint64{"write": c.writes.Load()}, StreamsEnded: map[string]uint64{}, Links: int(c.conns.Load()),
+		RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(),
+		BytesOut: c.bytesOut.Load(),
+		Reads:    c.reads.Load(), Wakes: c.wakes.Load(), SinkCalls: c.sinkCalls.Load(), StreamsOpened: c.opened.Load(),
+		OpenStreams: c.open.Load(),
+		Writes:      map[string]uint64{"write": c.writes.Load()}, StreamsEnded: map[string]uint64{},
+		Links:         int(c.conns.Load()),
 		LaneTakeovers: map[string]responseplane.Takeovers{"none": {}}, // an arm has none, and the report says so
-		Planes:        map[string]mux.PlaneStats{plane: {RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load()}},
+		Planes: map[string]mux.PlaneStats{plane: {RecordsIn: c.recordsIn.Load(), RecordsOut: c.recordsOut.Load(),
+			BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load()}},
 	}
 	for _, kind := range ends {
 		s.StreamsEnded[kind.String()] = c.ended[kind].Load()

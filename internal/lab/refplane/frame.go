@@ -10,11 +10,13 @@ import (
 
 // Kinds of frames.
 const (
-	kindHello = iota + 1 // frontend: id is its number. Answered by the worker with the same. PerResponse: worker, id is the response's; answered too
-	kindData             // worker: a record
-	kindEnd              // worker: complete, body is the trailer
-	kindFail             // worker: failed, body is code u16, retryable u8, text
-	kindStop             // frontend: finish the response
+	// frontend: id is its number. Answered by the worker with the same. PerResponse: worker, id is the response's;
+	// answered too
+	kindHello = iota + 1
+	kindData  // worker: a record
+	kindEnd   // worker: complete, body is the trailer
+	kindFail  // worker: failed, body is code u16, retryable u8, text
+	kindStop  // frontend: finish the response
 )
 
 const (
@@ -91,7 +93,8 @@ func decodeTerms(b []byte) (terms, error) {
 	}
 	for _, m := range Modes() {
 		if modeByte(m) == b[0] {
-			return terms{mode: m, id: binary.BigEndian.Uint64(b[1:]), frontend: binary.BigEndian.Uint64(b[9:]), address: string(b[17:])}, nil
+			return terms{mode: m, id: binary.BigEndian.Uint64(b[1:]), frontend: binary.BigEndian.Uint64(b[9:]),
+				address: string(b[17:])}, nil
 		}
 	}
 	return terms{}, fmt.Errorf("refplane: terms of mode %d", b[0])

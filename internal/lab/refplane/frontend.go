@@ -51,7 +51,8 @@ func NewFrontend(cfg Config) (*Frontend, error) {
 	if _, err := rand.Read(n[:]); err != nil {
 		return nil, err
 	}
-	f := &Frontend{number: binary.BigEndian.Uint64(n[:]), slots: make([]atomic.Pointer[Response], maxSlots), gens: make([]uint32, maxSlots), peers: map[string]*peer{}}
+	f := &Frontend{number: binary.BigEndian.Uint64(n[:]), slots: make([]atomic.Pointer[Response], maxSlots),
+		gens: make([]uint32, maxSlots), peers: map[string]*peer{}}
 	f.init(cfg)
 	for i := range uint32(maxSlots) {
 		f.free = append(f.free, i)
@@ -137,9 +138,11 @@ func (f *Frontend) Mint(id string) (*Response, error) {
 	case f.closed:
 		return nil, responseplane.ErrClosed
 	case p == nil:
-		return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeNoWorker, Text: "not connected to " + id}
+		return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeNoWorker,
+			Text: "not connected to " + id}
 	case len(f.free) == 0:
-		return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeBusy, Text: fmt.Sprintf("%d responses are open", maxSlots)}
+		return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeBusy,
+			Text: fmt.Sprintf("%d responses are open", maxSlots)}
 	}
 	slot := f.free[0]
 	f.free = f.free[1:]
@@ -217,7 +220,8 @@ func (f *Frontend) readPeer(p *peer, known chan<- error) {
 	}
 }
 
-// read hands the frames of a connection to their responses until it ends, and counts them at p. other gets those that are for no response.
+// read hands the frames of a connection to their responses until it ends, and counts them at p. other gets those that
+// are for no response.
 func (f *Frontend) read(conn transport.Conn, p *peer, other func(kind byte, id uint64) error) error {
 	in := newReader(conn)
 	var touched []*Response
@@ -323,7 +327,8 @@ func (f *Frontend) Stats() responseplane.Stats {
 	for _, p := range f.peers {
 		id, _ := transport.ParseNodeID(p.id) // AddPeer has parsed it
 		s.Lanes = append(s.Lanes, responseplane.LaneStats{
-			Peer: id, PeerName: p.name, Plane: f.cfg.Plane, Local: p.conn.Info().Local.String(), Remote: p.conn.Info().Remote.String(), Streams: p.open.Load(),
+			Peer: id, PeerName: p.name, Plane: f.cfg.Plane, Local: p.conn.Info().Local.String(),
+			Remote: p.conn.Info().Remote.String(), Streams: p.open.Load(),
 			BytesIn: p.bytes.Load(), RecordsIn: p.records.Load(),
 		})
 	}

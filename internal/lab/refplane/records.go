@@ -1,7 +1,7 @@
 package refplane
 
-// Records holds records that nobody has taken, one behind the other in one buffer. Two buffers change places, so that taking copies nothing. The caller has a lock
-// around all but Batch.
+// Records holds records that nobody has taken, one behind the other in one buffer. Two buffers change places, so that
+// taking copies nothing. The caller has a lock around all but Batch.
 type Records struct {
 	buf  []byte
 	ends []int // of each record
@@ -23,7 +23,8 @@ func (r *Records) Bytes() int { return len(r.buf) }
 // Empty says whether nothing was added that was not taken.
 func (r *Records) Empty() bool { return len(r.ends) == 0 }
 
-// Take moves what was added to where Batch finds it, in place of what was taken before, and says whether that was something.
+// Take moves what was added to where Batch finds it, in place of what was taken before, and says whether that was
+// something.
 func (r *Records) Take() bool {
 	r.out, r.buf = r.buf, r.out[:0]
 	r.outAt, r.ends = r.ends, r.outAt[:0]

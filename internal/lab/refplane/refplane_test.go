@@ -159,7 +159,8 @@ func TestEveryRecordInOrder(t *testing.T) {
 		w.Flush()
 		wg.Wait()
 		in, out := f.Stats(), w.Stats()
-		if in.RecordsIn != responses*records || out.RecordsOut != responses*records || in.Planes[plane].RecordsIn != responses*records || out.OpenStreams != 0 {
+		if in.RecordsIn != responses*records || out.RecordsOut != responses*records ||
+			in.Planes[plane].RecordsIn != responses*records || out.OpenStreams != 0 {
 			t.Errorf("%d records in, %d out, %d open", in.RecordsIn, out.RecordsOut, out.OpenStreams)
 		}
 		switch writes := out.Writes["write"]; mode {
@@ -199,7 +200,8 @@ func TestStopAndFail(t *testing.T) {
 		}
 		_, err := r.NextBatch(ctx)
 		var e *responseplane.Error
-		if !errors.As(err, &e) || e.Kind != responseplane.EndFailed || e.Code != responseplane.CodeValidation || e.Text != "no" {
+		if !errors.As(err, &e) || e.Kind != responseplane.EndFailed || e.Code != responseplane.CodeValidation ||
+			e.Text != "no" {
 			t.Errorf("got %v", err)
 		}
 		r.Close()
@@ -337,7 +339,8 @@ func TestValidate(t *testing.T) {
 	if _, err := NewFrontend(Config{Mode: "x", Interval: time.Second}); err == nil {
 		t.Error("no complaint")
 	}
-	if PerResponse.Over(transport.PlaneQUIC) || !PerResponse.Over(transport.PlaneTLS) || !Batched.Over(transport.PlaneQUIC) {
+	if PerResponse.Over(transport.PlaneQUIC) || !PerResponse.Over(transport.PlaneTLS) ||
+		!Batched.Over(transport.PlaneQUIC) {
 		t.Error("a connection for each response runs over tcp and tls only")
 	}
 	if _, err := NewWorker(Config{Mode: PerRecord, Interval: time.Millisecond}); err == nil {

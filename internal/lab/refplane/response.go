@@ -8,10 +8,12 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// maxBuffered bounds what a response keeps for a consumer that is slow, in bytes. There are no windows: past it the response is lost.
+// maxBuffered bounds what a response keeps for a consumer that is slow, in bytes. There are no windows: past it the
+// response is lost.
 const maxBuffered = 16 << 20
 
-// Response is one response at the frontend. One goroutine at a time may call NextBatch; the rest may be called by any. Always Close it.
+// Response is one response at the frontend. One goroutine at a time may call NextBatch; the rest may be called by any.
+// Always Close it.
 type Response struct {
 	f    *Frontend
 	id   uint64
@@ -97,8 +99,9 @@ func (r *Response) take() [][]byte {
 	return r.kept.Batch()
 }
 
-// NextBatch returns every record that is ready, at least one; it waits when none is. The slices are valid until the next call. io.EOF comes after
-// a complete response only, a *responseplane.Error after any other end, ctx's error when ctx ends.
+// NextBatch returns every record that is ready, at least one; it waits when none is. The slices are valid until the
+// next call. io.EOF comes after a complete response only, a *responseplane.Error after any other end, ctx's error when
+// ctx ends.
 func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 	for {
 		r.mu.Lock()
@@ -118,7 +121,8 @@ func (r *Response) NextBatch(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// Wait waits for the first record or the end, and returns the error of an end that came before any record: io.EOF after a complete response.
+// Wait waits for the first record or the end, and returns the error of an end that came before any record: io.EOF after
+// a complete response.
 func (r *Response) Wait(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -145,8 +149,8 @@ func (r *Response) Records() uint64 {
 	return r.records
 }
 
-// OnRecords gives the records to a function instead: one call at a time, in order, with the end in the last one, from the connection's reader. It
-// must not wait. When it returns false the response is pulled from then on.
+// OnRecords gives the records to a function instead: one call at a time, in order, with the end in the last one, from
+// the connection's reader. It must not wait. When it returns false the response is pulled from then on.
 func (r *Response) OnRecords(sink func(records [][]byte, err error) bool) {
 	r.mu.Lock()
 	r.sink = sink

@@ -42,7 +42,8 @@ func NewWorker(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// Listen opens the worker to frontends. (With PerResponse nobody comes, but its descriptor names an address all the same.)
+// Listen opens the worker to frontends. (With PerResponse nobody comes, but its descriptor names an address all the
+// same.)
 func (w *Worker) Listen(ctx context.Context) error { return w.listen(ctx, w.serve) }
 
 // Descriptor says where the worker is. Call it after Listen.
@@ -59,7 +60,8 @@ func (w *Worker) Descriptor() discovery.Node {
 
 // serve reads the connection of a frontend to its end.
 func (w *Worker) serve(conn transport.Conn) {
-	l := &link{conn: conn, out: newOut(w.cfg.Mode == PerRecord, w.cfg.Interval, &w.stats), writers: map[uint64]*Writer{}}
+	l := &link{conn: conn, out: newOut(w.cfg.Mode == PerRecord, w.cfg.Interval, &w.stats),
+		writers: map[uint64]*Writer{}}
 	ctx, cancel := context.WithCancel(w.ctx)
 	var writer sync.WaitGroup
 	writer.Go(func() { _ = l.out.run(ctx, conn, func() bool { return false }) }) // ends with ctx or the connection
@@ -169,7 +171,8 @@ func (w *Worker) Attach(b []byte) (*Writer, error) {
 		wr.l = w.links[t.frontend]
 		w.mu.Unlock()
 		if wr.l == nil || !wr.l.add(t.id, wr) {
-			return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeNoWorker, Text: "no connection from that frontend"}
+			return nil, &responseplane.Error{Kind: responseplane.EndRefused, Code: responseplane.CodeNoWorker,
+				Text: "no connection from that frontend"}
 		}
 	}
 	w.stats.opened.Add(1)
@@ -190,7 +193,8 @@ func (w *Worker) callHome(t terms, wr *Writer) error {
 		conn, in, err := w.dial(t)
 		if err != nil {
 			if w.ctx.Err() == nil {
-				w.cfg.Logger.Warn("a response is lost: its frontend cannot be dialled", "address", t.address, "error", err)
+				w.cfg.Logger.Warn("a response is lost: its frontend cannot be dialled", "address", t.address, "error",
+					err)
 			}
 			return
 		}
@@ -225,14 +229,14 @@ func (w *Worker) callHome(t terms, wr *Writer) error {
 }
 
 const (
-	// dialFor is how long a worker tries to call home, and dialPause how long it rests after its first failure, doubled with each one: a frontend's queue of
-	// connections that are to be accepted is short.
+	// dialFor is how long a worker tries to call home, and dialPause how long it rests after its first failure, doubled
+	// with each one: a frontend's queue of connections that are to be accepted is short.
 	dialFor   = 20 * time.Second
 	dialPause = 10 * time.Millisecond
 )
 
-// dial connects to a frontend for one response and waits for its answer: a connection that the frontend's queue had no room for looks like any other to
-// who dialled it. It tries again when that fails. The connection is adopted.
+// dial connects to a frontend for one response and waits for its answer: a connection that the frontend's queue had no
+// room for looks like any other to who dialled it. It tries again when that fails. The connection is adopted.
 func (w *Worker) dial(t terms) (conn transport.Conn, in *reader, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, dialFor)
 	defer cancel()

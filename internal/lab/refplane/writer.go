@@ -7,8 +7,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// Writer is one response at the worker. Its writing methods are for one goroutine at a time. It is what an engine writes to, as a
-// *responseplane.Writer is.
+// Writer is one response at the worker. Its writing methods are for one goroutine at a time. It is what an engine
+// writes to, as a *responseplane.Writer is.
 type Writer struct {
 	w  *Worker
 	l  *link
@@ -91,7 +91,8 @@ func (wr *Writer) lose() {
 	}
 }
 
-// Abandon gives up a response of which nothing was put, when its request was refused; the frontend has that reply and hears nothing here.
+// Abandon gives up a response of which nothing was put, when its request was refused; the frontend has that reply and
+// hears nothing here.
 func (wr *Writer) Abandon() {
 	if wr.ended.CompareAndSwap(false, true) {
 		wr.w.stats.ended[responseplane.EndKilled].Add(1)

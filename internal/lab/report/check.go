@@ -16,12 +16,14 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s: %s is missing (%s)", RunFile, e.Field, e.Why)
 }
 
-// required lists what must be in run.json, by kind of run. It is the schema test's list: a field that moves in or out of the contract is
-// changed here.
+// required lists what must be in run.json, by kind of run. It is the schema test's list: a field that moves in or out
+// of the contract is changed here.
 var (
 	requiredAlways = []string{
-		"schema", "id", "started_at", "marks", "config", "config.concurrency", "config.request_count", "config.isl", "config.osl",
-		"environment.go", "environment.cpus", "raw.start_s", "raw.end_s", "raw.requests", "raw.errors", "raw.requests_per_s", "raw.output_tokens_per_s",
+		"schema", "id", "started_at", "marks", "config", "config.concurrency", "config.request_count", "config.isl",
+		"config.osl",
+		"environment.go", "environment.cpus", "raw.start_s", "raw.end_s", "raw.requests", "raw.errors",
+		"raw.requests_per_s", "raw.output_tokens_per_s",
 		"raw.loadgen_cpu_ms_per_request", "client.limited", "client.schedule_delay_p99_ms", "processes",
 	}
 	requiredDists = []string{"ttft_ms", "itl_ms", "icl_ms", "latency_ms", "effective_latency_ms"}
@@ -29,20 +31,23 @@ var (
 	// requiredCluster: a run whose config names the plane.
 	requiredCluster = []string{
 		"config.lanes", "config.server_endpoints", "config.workers", "config.worker_processes",
-		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
-		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended", "plane.takeovers", "plane.resent_bytes",
+		"environment.kernel", "environment.revision", "raw.wrong_tokens", "raw.frontend_cpu_ms_per_request",
+		"raw.worker_cpu_ms_per_request",
+		"plane.records", "plane.reads", "plane.writes", "plane.records_per_write", "plane.wakes", "plane.streams_ended",
+		"plane.takeovers", "plane.resent_bytes",
 		"plane.plane_records", "holders", "holders_reference",
 	}
 	requiredTCP  = []string{"environment.tcp_congestion_control"}
 	requiredQUIC = []string{
-		"environment.rmem_max", "environment.wmem_max", "environment.sockets", "udp.in_datagrams", "udp.out_datagrams", "udp.rcvbuf_errors", "udp.socket_drops",
+		"environment.rmem_max", "environment.wmem_max", "environment.sockets", "udp.in_datagrams", "udp.out_datagrams",
+		"udp.rcvbuf_errors", "udp.socket_drops",
 		"udp.library_drops", "udp.packets_lost", "udp.datagrams_per_token", "udp.sockets",
 	}
 )
 
-// Check tells whether dir is a complete run directory: run.json reads, has every field that its plane must have and none that is unknown, every
-// row reads, and rows and run.json agree on the counts. All complaints are joined. A run against a server that is not Laneway
-// has no config.response_plane and is held to less.
+// Check tells whether dir is a complete run directory: run.json reads, has every field that its plane must have and
+// none that is unknown, every row reads, and rows and run.json agree on the counts. All complaints are joined. A run
+// against a server that is not Laneway has no config.response_plane and is held to less.
 func Check(dir string) error {
 	b, err := readFile(dir, RunFile)
 	if err != nil {
@@ -92,8 +97,9 @@ func Check(dir string) error {
 	return errors.Join(append(errs, checkRows(dir, run)...)...)
 }
 
-// CheckCluster is Check for a run of cmd/cluster, which asks the processes for more: the settings in force of the frontend and a worker process, and
-// each figure of each UDP socket. That the lists are there says nothing about what is in them.
+// CheckCluster is Check for a run of cmd/cluster, which asks the processes for more: the settings in force of the
+// frontend and a worker process, and each figure of each UDP socket. That the lists are there says nothing about what
+// is in them.
 func CheckCluster(dir string) error {
 	errs := []error{Check(dir)}
 	run, err := Read(dir)
@@ -101,7 +107,8 @@ func CheckCluster(dir string) error {
 		return errors.Join(errs...) // Check has said so
 	}
 	for _, role := range []string{"frontend", "worker"} {
-		if !slices.ContainsFunc(run.Environment.Settings, func(s Setting) bool { return s.Role == role && s.Name != "" && s.Process != "" }) {
+		if !slices.ContainsFunc(run.Environment.Settings,
+			func(s Setting) bool { return s.Role == role && s.Name != "" && s.Process != "" }) {
 			errs = append(errs, &MissingError{"environment.settings", "a cluster run has those of a " + role})
 		}
 	}
@@ -140,7 +147,8 @@ func checkUDP(run *Run) (errs []error) {
 	return errs
 }
 
-// present walks a dotted path. An empty list counts as present for marks only: elsewhere it means that nothing was measured.
+// present walks a dotted path. An empty list counts as present for marks only: elsewhere it means that nothing was
+// measured.
 func present(tree map[string]any, path string) bool {
 	var at any = tree
 	for _, k := range strings.Split(path, ".") {
@@ -203,7 +211,8 @@ func checkRows(dir string, run *Run) (errs []error) {
 		errs = append(errs, fmt.Errorf("%s has kinds of errors for %d requests, %d failed", RunFile, kinds, lost))
 	}
 	if w := run.Raw; w != nil && (w.Requests != complete || w.Errors != failed || w.Canceled != canceled) {
-		errs = append(errs, fmt.Errorf("%s counts %d complete, %d failed, %d canceled requests, %s holds %d, %d, %d", RunFile, w.Requests, w.Errors, w.Canceled,
+		errs = append(errs, fmt.Errorf("%s counts %d complete, %d failed, %d canceled requests, %s holds %d, %d, %d",
+			RunFile, w.Requests, w.Errors, w.Canceled,
 			RowsFile, complete, failed, canceled))
 	}
 	if err := regular(filepath.Join(dir, TimeseriesFile)); err != nil {

@@ -19,8 +19,8 @@ type Dir struct {
 	err  error // the first failure of writing a row
 }
 
-// Create makes the directory and opens requests.jsonl in it. A directory that already holds a run is refused, so that no run is
-// overwritten or mixed with another.
+// Create makes the directory and opens requests.jsonl in it. A directory that already holds a run is refused, so that
+// no run is overwritten or mixed with another.
 func Create(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
@@ -38,7 +38,8 @@ func Create(path string) (*Dir, error) {
 // Path is the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Add writes a row. It is buffered: Flush brings it to the file. After a failure it does nothing; Finish returns the failure.
+// Add writes a row. It is buffered: Flush brings it to the file. After a failure it does nothing; Finish returns the
+// failure.
 func (d *Dir) Add(r *Row) {
 	if d.err != nil {
 		return
@@ -62,7 +63,8 @@ func (d *Dir) Finish(run *Run, series []Second) error {
 	return errors.Join(err, WriteRun(d.path, run))
 }
 
-// Abandon closes the file of a run that ends without a report. One that has no row is removed, so that the directory can be used again.
+// Abandon closes the file of a run that ends without a report. One that has no row is removed, so that the directory
+// can be used again.
 func (d *Dir) Abandon() error {
 	d.Flush()
 	st, err := d.rows.Stat()
@@ -73,7 +75,8 @@ func (d *Dir) Abandon() error {
 	return err
 }
 
-// WriteRun writes run.json into dir, whole or not at all, and report.html to go with it. The starter of a run uses it to add what only it knows.
+// WriteRun writes run.json into dir, whole or not at all, and report.html to go with it. The starter of a run uses it
+// to add what only it knows.
 func WriteRun(dir string, run *Run) error {
 	b, err := json.MarshalIndent(run, "", "  ")
 	if err != nil {

@@ -14,7 +14,8 @@ func TestRowsRoundTrip(t *testing.T) {
 	full := row(1, 1000, 5, 10, 3)
 	full.Worker, full.Process, full.Lane, full.Retries, full.Wrong = `w"1\`, "p é", "quic/0", 1, 2
 	full.FirstTokens = 2
-	empty := Row{ID: "x", Phase: PhaseWarmup, Intended: 0, Sent: Absent, First: Absent, Last: Absent, End: 7, Ended: EndConnect, ErrorType: "connect",
+	empty := Row{ID: "x", Phase: PhaseWarmup, Intended: 0, Sent: Absent, First: Absent, Last: Absent, End: 7,
+		Ended: EndConnect, ErrorType: "connect",
 		OutputTokens: Absent, Wrong: Absent}
 	broken := empty
 	broken.ErrorType = "a\x01\xff"
@@ -33,7 +34,8 @@ func TestRowsRoundTrip(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
-	if s := string(empty.AppendJSON(nil)); strings.Contains(s, "sent_ns") || strings.Contains(s, "wrong") || strings.Contains(s, "output_tokens") || strings.Contains(s, "status") {
+	if s := string(empty.AppendJSON(nil)); strings.Contains(s, "sent_ns") || strings.Contains(s, "wrong") ||
+		strings.Contains(s, "output_tokens") || strings.Contains(s, "status") {
 		t.Errorf("what was not measured stands in %s", s)
 	}
 }
@@ -70,27 +72,33 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 	w := Summarize(rows, span, gaps, SLO{})
 	w.FrontendCPU, w.WorkerCPU, w.LoadgenCPU = Ptr(1.0), Ptr(2.0), Ptr(0.5)
 	run := &Run{
-		Schema: Schema, ID: "1", StartedAt: "2026-01-02T03:04:05.000+01:00", Marks: []string{}, Raw: w, Errors: kinds.List(),
+		Schema: Schema, ID: "1", StartedAt: "2026-01-02T03:04:05.000+01:00", Marks: []string{}, Raw: w,
+		Errors:      kinds.List(),
 		Config:      map[string]any{"concurrency": 1, "request_count": 2, "isl": 1, "osl": 11},
 		Environment: Environment{Go: "go1", CPUs: 2, Kernel: "6", Revision: "abc", TCPCongestionControl: "cubic"},
 		Processes:   []Process{{Role: "loadgen", Name: "loadgen"}}, Client: Client{ScheduleDelayP99: Ptr(0.1)},
 	}
 	if plane != "" {
-		for k, v := range map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2, "worker_processes": 1} {
+		for k, v := range map[string]any{"response_plane": plane, "lanes": 1, "server_endpoints": 4, "workers": 2,
+			"worker_processes": 1} {
 			run.Config[k] = v
 		}
-		run.Environment.Settings = []Setting{{Process: "frontend", Role: "frontend", Name: "lanes", Asked: "1", InForce: plane + " 1"},
+		run.Environment.Settings = []Setting{{Process: "frontend", Role: "frontend", Name: "lanes", Asked: "1",
+			InForce: plane + " 1"},
 			{Process: "worker-0", Role: "worker", Name: "lanes", Asked: "1", InForce: plane + " 1"}}
 		n := Ptr(int64(22))
-		run.Plane = &Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: Ptr(1.0), Wakes: n, StreamsEnded: map[string]int64{"complete": 2}, Takeovers: Ptr(int64(0)), ResentBytes: Ptr(int64(0)),
+		run.Plane = &Plane{Records: n, Reads: n, Writes: n, RecordsPerWrite: Ptr(1.0), Wakes: n,
+			StreamsEnded: map[string]int64{"complete": 2}, Takeovers: Ptr(int64(0)), ResentBytes: Ptr(int64(0)),
 			PlaneRecords: map[string]int64{plane: 22}}
 		run.Holders, run.HoldersReference = Ptr(0), Ptr(1)
 	}
 	if plane == "quic" {
 		z := Ptr(int64(0))
 		run.Environment.RmemMax, run.Environment.WmemMax = Ptr(int64(1)), Ptr(int64(1))
-		run.Environment.Sockets = []Socket{{Process: "frontend", Role: "lane", Port: 1, RecvAsked: z, RecvGranted: z, SendAsked: z, SendGranted: z, GRO: Ptr(true), GSO: Ptr(false)}}
-		run.UDP = &UDP{InDatagrams: z, OutDatagrams: z, RcvbufErrors: z, SocketDrops: z, LibraryDrops: z, PacketsLost: z, DatagramsPerToken: Ptr(0.1), Sockets: []UDPSocket{{Port: 1, Drops: z}}}
+		run.Environment.Sockets = []Socket{{Process: "frontend", Role: "lane", Port: 1, RecvAsked: z, RecvGranted: z,
+			SendAsked: z, SendGranted: z, GRO: Ptr(true), GSO: Ptr(false)}}
+		run.UDP = &UDP{InDatagrams: z, OutDatagrams: z, RcvbufErrors: z, SocketDrops: z, LibraryDrops: z,
+			PacketsLost: z, DatagramsPerToken: Ptr(0.1), Sockets: []UDPSocket{{Port: 1, Drops: z}}}
 	}
 	if err := d.Finish(run, Series(rows, nil)); err != nil {
 		t.Fatal(err)
@@ -101,7 +109,8 @@ func fullRun(t *testing.T, plane string) (string, *Run) {
 // TestSchema holds, for each plane, that a full run passes, and that taking any required field away is noticed.
 func TestSchema(t *testing.T) {
 	for plane, lists := range map[string][][]string{
-		"": {requiredAlways}, "tcp": {requiredAlways, requiredCluster, requiredTCP}, "tls": {requiredAlways, requiredCluster, requiredTCP}, "quic": {requiredAlways, requiredCluster, requiredQUIC},
+		"": {requiredAlways}, "tcp": {requiredAlways, requiredCluster, requiredTCP},
+		"tls": {requiredAlways, requiredCluster, requiredTCP}, "quic": {requiredAlways, requiredCluster, requiredQUIC},
 	} {
 		t.Run("plane="+plane, func(t *testing.T) {
 			dir, want := fullRun(t, plane)
@@ -141,7 +150,8 @@ func TestSchema(t *testing.T) {
 						t.Fatal(err)
 					}
 					var missing *MissingError
-					if err := Check(dir); !errors.As(err, &missing) || !strings.Contains(err.Error(), field+" is missing") {
+					if err := Check(dir); !errors.As(err, &missing) || !strings.Contains(err.Error(), field+
+						" is missing") {
 						t.Errorf("without %s: %v", field, err)
 					}
 				}
@@ -150,7 +160,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestCheckCluster: a cluster run of which one process did not tell its settings, or one socket lacks something, is not complete.
+// TestCheckCluster: a cluster run of which one process did not tell its settings, or one socket lacks something, is not
+// complete.
 func TestCheckCluster(t *testing.T) {
 	for _, plane := range []string{"tcp", "quic"} {
 		dir, run := fullRun(t, plane)
@@ -163,7 +174,8 @@ func TestCheckCluster(t *testing.T) {
 			if err := WriteRun(dir, run); err != nil {
 				t.Fatal(err)
 			}
-			if err := CheckCluster(dir); err == nil || !strings.Contains(err.Error(), "environment.settings is missing (a cluster run has those of a "+role) {
+			if err := CheckCluster(dir); err == nil || !strings.Contains(err.Error(),
+				"environment.settings is missing (a cluster run has those of a "+role) {
 				t.Errorf("without those of the %s: %v", role, err)
 			}
 			run.Environment.Settings = all
@@ -215,7 +227,8 @@ func TestCheckFindsDisagreement(t *testing.T) {
 	f.Close()
 	err = Check(dir)
 	var bad *BadRow
-	if err == nil || !errors.As(err, &bad) || !strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(), "first_ns before sent_ns") {
+	if err == nil || !errors.As(err, &bad) || !strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(),
+		"first_ns before sent_ns") {
 		t.Errorf("rows: %v", err)
 	}
 }
@@ -251,9 +264,12 @@ func TestDirectoriesAreNotReused(t *testing.T) {
 func TestThresholds(t *testing.T) {
 	_, run := fullRun(t, "")
 	for s, miss := range map[string]bool{
-		"ttft_p99<11ms": false, "ttft_p99<10ms": true, "ttft_p99<=10ms": false, "raw:itl_avg>9ms": false, "itl_max>0.02s": true,
-		"requests_per_s>0.1": false, "errors<=0": true, "error_rate<0.5": false, "wrong_tokens<=0": false, "steady:ttft_p50<1h": true,
-		"effective_latency_p99_9<1s": false, "latency_std<1ms": false, "goodput_requests_per_s>0": true, "frontend_cpu_ms_per_request<=1": false,
+		"ttft_p99<11ms": false, "ttft_p99<10ms": true, "ttft_p99<=10ms": false, "raw:itl_avg>9ms": false,
+		"itl_max>0.02s":      true,
+		"requests_per_s>0.1": false, "errors<=0": true, "error_rate<0.5": false, "wrong_tokens<=0": false,
+		"steady:ttft_p50<1h":         true,
+		"effective_latency_p99_9<1s": false, "latency_std<1ms": false, "goodput_requests_per_s>0": true,
+		"frontend_cpu_ms_per_request<=1": false,
 	} {
 		th, err := ParseThreshold(s)
 		if err != nil {
@@ -264,7 +280,8 @@ func TestThresholds(t *testing.T) {
 			t.Errorf("%s: %v", s, m)
 		}
 	}
-	for _, s := range []string{"", "ttft_p99", "ttft_p99<250", "ttft_p98<1ms", "nonsense<1", "errors<1ms", "hot:errors<1", "errors<NaN", "ttft_p99<-5ms", "errors<-1"} {
+	for _, s := range []string{"", "ttft_p99", "ttft_p99<250", "ttft_p98<1ms", "nonsense<1", "errors<1ms",
+		"hot:errors<1", "errors<NaN", "ttft_p99<-5ms", "errors<-1"} {
 		if _, err := ParseThreshold(s); err == nil {
 			t.Errorf("%q was read", s)
 		}
@@ -293,7 +310,8 @@ func TestVerdict(t *testing.T) {
 	}
 	run.Warmup = &Warmup{Requests: 1, WrongTokens: Ptr(int64(2))}
 	run.Mark(MarkNoProof)
-	if err := run.Verdict(0.34); err == nil || !strings.Contains(err.Error(), "2 wrong tokens") || !strings.Contains(err.Error(), "no proof") {
+	if err := run.Verdict(0.34); err == nil || !strings.Contains(err.Error(), "2 wrong tokens") ||
+		!strings.Contains(err.Error(), "no proof") {
 		t.Errorf("%v", err)
 	}
 	if err := new(Run).Verdict(1); err == nil {
@@ -310,7 +328,9 @@ func TestTables(t *testing.T) {
 	if err := Print(&one, b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"arm (1)", "MARKED: not steady", "TTFT p50/p90/p99 (ms)", "10.0 / 10.0 / 10.0", "1 (timeout 1)", `errors: 1 timeout (failed, status 503): "the worker is gone"`, "holders: 0 (1 by the reference's rule)", "by plane quic 22"} {
+	for _, want := range []string{"arm (1)", "MARKED: not steady", "TTFT p50/p90/p99 (ms)", "10.0 / 10.0 / 10.0",
+		"1 (timeout 1)", `errors: 1 timeout (failed, status 503): "the worker is gone"`,
+		"holders: 0 (1 by the reference's rule)", "by plane quic 22"} {
 		if !strings.Contains(one.String(), want) {
 			t.Errorf("no %q in\n%s", want, one.String())
 		}

@@ -78,7 +78,8 @@ func (k *ErrorKinds) List() []ErrorKind {
 		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b ErrorKind) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Status, b.Status), cmp.Compare(a.End, b.End), cmp.Compare(a.Type, b.Type),
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Status, b.Status), cmp.Compare(a.End, b.End),
+			cmp.Compare(a.Type, b.Type),
 			cmp.Compare(a.Message, b.Message))
 	})
 	return out

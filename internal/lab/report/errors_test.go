@@ -23,7 +23,8 @@ func TestErrorKinds(t *testing.T) {
 		add(500, "b", fmt.Sprint("request ", i))
 	}
 	list := k.List()
-	if len(list) != 1+maxMessages+1 || list[0] != (ErrorKind{End: EndFailed, Status: 500, Type: "b", Count: 100 - maxMessages}) || list[1].Count != 3 {
+	if len(list) != 1+maxMessages+1 || list[0] != (ErrorKind{End: EndFailed, Status: 500, Type: "b",
+		Count: 100 - maxMessages}) || list[1].Count != 3 {
 		t.Errorf("%+v", list)
 	}
 	for i := range 2 * maxKinds {
@@ -61,7 +62,8 @@ func TestTypesAreBounded(t *testing.T) {
 
 func TestMessagesAreCut(t *testing.T) {
 	for said, want := range map[string]string{
-		" a\n": "a", "": "", "a\xffb": "a\uFFFDb", strings.Repeat("x", 600): strings.Repeat("x", maxMessage), "x" + strings.Repeat("é", 300): "x" + strings.Repeat("é", 249),
+		" a\n": "a", "": "", "a\xffb": "a\uFFFDb", strings.Repeat("x", 600): strings.Repeat("x", maxMessage), "x" +
+			strings.Repeat("é", 300): "x" + strings.Repeat("é", 249),
 		strings.Repeat("\xff", 600): strings.Repeat("\uFFFD", 1),
 	} {
 		if got := cutMessage(said); got != want || !utf8.ValidString(got) || len(got) > maxMessage {
@@ -71,7 +73,8 @@ func TestMessagesAreCut(t *testing.T) {
 }
 
 func TestUnusualTimes(t *testing.T) {
-	if After(5, math.MaxInt64) != math.MaxInt64 || After(math.MaxInt64, 1) != math.MaxInt64 || After(2, 3) != 5 || After(-1, math.MaxInt64) != math.MaxInt64-1 {
+	if After(5, math.MaxInt64) != math.MaxInt64 || After(math.MaxInt64, 1) != math.MaxInt64 || After(2, 3) != 5 ||
+		After(-1, math.MaxInt64) != math.MaxInt64-1 {
 		t.Error("the end of the clock")
 	}
 }
@@ -82,7 +85,8 @@ func TestBundledRows(t *testing.T) {
 	for _, c := range []struct {
 		tokens, chunks, first int
 		want                  float64 // ms; 0 = none
-	}{{5, 5, 0, 5}, {5, 5, 1, 5}, {5, 2, 4, 20}, {5, 2, 0, 5}, {5, 1, 5, 0}, {5, 1, 0, 0}, {5, 2, 5, 0}, {1, 1, 1, 0}, {Absent, 5, 1, 0}} {
+	}{{5, 5, 0, 5}, {5, 5, 1, 5}, {5, 2, 4, 20}, {5, 2, 0, 5}, {5, 1, 5, 0}, {5, 1, 0, 0}, {5, 2, 5, 0}, {1, 1, 1, 0},
+		{Absent, 5, 1, 0}} {
 		r := Row{First: 10 * ms, Last: 30 * ms, OutputTokens: c.tokens, Chunks: c.chunks, FirstTokens: c.first}
 		if v, ok := r.ITL(); v != c.want*float64(ms) || ok != (c.want > 0) {
 			t.Errorf("%+v: %v %v", c, v/float64(ms), ok)
@@ -101,7 +105,8 @@ func TestBundledRows(t *testing.T) {
 	warm, lost := of(50, 1), failed(2, 1, "x")
 	warm.Phase, lost.OutputTokens, lost.Chunks = PhaseWarmup, 50, 1
 	for want, rows := range map[string][]Row{
-		"": {of(11, 10), of(50, 0), warm, lost}, "bundled": {of(12, 10)}, "no usage": {of(Absent, 10), of(11, 10)}, "bundled, no usage": {of(Absent, 10), of(20, 10), of(2, 2)},
+		"": {of(11, 10), of(50, 0), warm, lost}, "bundled": {of(12, 10)}, "no usage": {of(Absent, 10), of(11, 10)},
+		"bundled, no usage": {of(Absent, 10), of(20, 10), of(2, 2)},
 	} {
 		if got := mark(rows...); got != want {
 			t.Errorf("marks %q, want %q", got, want)

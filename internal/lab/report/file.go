@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// IrregularError says that a file of a run directory is a pipe, a device or a folder. Opening a pipe would wait for its writer, and no signal ends that.
+// IrregularError says that a file of a run directory is a pipe, a device or a folder. Opening a pipe would wait for its
+// writer, and no signal ends that.
 type IrregularError struct {
 	Path string
 	Mode fs.FileMode

@@ -17,7 +17,8 @@ type ProcessLoad struct {
 	Holder, Reference bool
 }
 
-// FindHolders groups the measured rows by worker process and finds the holders; see HolderFinder. It returns nil when no row names its process.
+// FindHolders groups the measured rows by worker process and finds the holders; see HolderFinder. It returns nil when
+// no row names its process.
 func FindHolders(rows []Row) []ProcessLoad {
 	var f HolderFinder
 	for i := range rows {

@@ -22,8 +22,8 @@ var pageCSS string
 
 var pageTemplate = template.Must(template.New("report").Parse(pageText))
 
-// WriteHTML writes report.html into a run directory, from run.json, requests.jsonl and timeseries.csv there. The page needs nothing else: no script,
-// no font, no picture from elsewhere. Rows that cannot be read are counted on the page.
+// WriteHTML writes report.html into a run directory, from run.json, requests.jsonl and timeseries.csv there. The page
+// needs nothing else: no script, no font, no picture from elsewhere. Rows that cannot be read are counted on the page.
 func WriteHTML(dir string) error {
 	run, err := Read(dir)
 	if err != nil {
@@ -93,8 +93,8 @@ func (l *latencies) add(r *Row) {
 	}
 }
 
-// Curve is the percentile curve of values: X is the share that does not exceed Y. It sorts the values in place. It has as many points as a picture
-// needs, each exact.
+// Curve is the percentile curve of values: X is the share that does not exceed Y. It sorts the values in place. It has
+// as many points as a picture needs, each exact.
 func Curve(values []float64) []chart.Point {
 	n := len(values)
 	if n == 0 {

@@ -64,7 +64,8 @@ func fillAll(run *Run) {
 	run.UDP.Sockets = []UDPSocket{{Port: 4001, Lane: Ptr(0), Drops: n(12)}, {Port: 4002, Lane: Ptr(1), Drops: n(0)}}
 	run.Plane.Lanes = []Lane{{Process: "worker-0", Lane: 0, Streams: n(7), Bytes: n(12345678)}}
 	run.Processes = []Process{
-		{Role: "worker", Name: "worker-0", CPUSeconds: f(1.5), RSSPeak: n(3 << 20), Requests: Ptr(2), MeanFirstResponse: f(10.25), Holder: Ptr(true),
+		{Role: "worker", Name: "worker-0", CPUSeconds: f(1.5), RSSPeak: n(3 << 20), Requests: Ptr(2),
+			MeanFirstResponse: f(10.25), Holder: Ptr(true),
 			MetricFirstResponse: f(9.125), MetricResponses: n(5), GOMAXPROCS: Ptr(3)},
 		{Role: "loadgen", Name: "loadgen"},
 	}
@@ -92,15 +93,16 @@ func empties(at string, v reflect.Value) (out []string) {
 	return out
 }
 
-// TestPageHoldsEveryNumber compares page and run.json both ways: each number on the page is the one in run.json, and each number of run.json that is a
-// result is on the page.
+// TestPageHoldsEveryNumber compares page and run.json both ways: each number on the page is the one in run.json, and
+// each number of run.json that is a result is on the page.
 func TestPageHoldsEveryNumber(t *testing.T) {
 	dir, run := fullRun(t, "quic")
 	steady := *run.Raw
 	steady.StartS, steady.EndS = 0.0005, 1
 	run.Steady = &steady
 	fillAll(run)
-	for _, part := range []any{run.Raw, run.Steady, run.Warmup, run.Errors[0], run.UDP, run.Plane, run.Processes[0], run.Client, run.Holders, run.HoldersReference} {
+	for _, part := range []any{run.Raw, run.Steady, run.Warmup, run.Errors[0], run.UDP, run.Plane, run.Processes[0],
+		run.Client, run.Holders, run.HoldersReference} {
 		for _, e := range empties(fmt.Sprintf("%T", part), reflect.ValueOf(part)) {
 			t.Errorf("the test's run has nothing in %s: a new field must be filled in here, and shown on the page", e)
 		}
@@ -152,9 +154,12 @@ func TestPageSaysEveryInputAndEscapes(t *testing.T) {
 	run.Label, run.Config["model"], run.Config["note"] = evil, evil, []any{"a", evil}
 	run.Config["big"], run.Config["off"], run.Config["none"] = 2.5e8, false, ""
 	run.Environment.Pins = map[string]string{evil: "0"}
-	run.Environment.Sockets = []Socket{{Process: evil, Role: "lane", Port: 40123, RecvAsked: Ptr(int64(8388608)), GRO: Ptr(true)}}
-	run.Environment.Settings = []Setting{{Process: evil, Role: "worker", Name: "quic-gro", Asked: "on", InForce: "on 1 of 2 sockets"}}
-	run.Processes = append(run.Processes, Process{Role: "worker", Name: evil, Requests: Ptr(1), MeanFirstResponse: Ptr(3.0)})
+	run.Environment.Sockets = []Socket{{Process: evil, Role: "lane", Port: 40123, RecvAsked: Ptr(int64(8388608)),
+		GRO: Ptr(true)}}
+	run.Environment.Settings = []Setting{{Process: evil, Role: "worker", Name: "quic-gro", Asked: "on",
+		InForce: "on 1 of 2 sockets"}}
+	run.Processes = append(run.Processes, Process{Role: "worker", Name: evil, Requests: Ptr(1),
+		MeanFirstResponse: Ptr(3.0)})
 	run.Raw.ErrorsByType = map[string]int{evil: 1}
 	run.Marks = []string{evil, MarkNotSteady}
 	run.UDP.Sockets = nil
@@ -176,24 +181,29 @@ func TestPageSaysEveryInputAndEscapes(t *testing.T) {
 			t.Errorf("the input %s is not on the page", key)
 		}
 	}
-	for _, want := range []string{"<dd>250000000</dd>", "<dd>false</dd>", "<dd>(empty)</dd>", "8388608", "40123", "on 1 of 2 sockets", "the busiest 2 s hold over 3 times", "GRO was on", "abc"} {
+	for _, want := range []string{"<dd>250000000</dd>", "<dd>false</dd>", "<dd>(empty)</dd>", "8388608", "40123",
+		"on 1 of 2 sockets", "the busiest 2 s hold over 3 times", "GRO was on", "abc"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
 }
 
-// TestAbsentIsNeverZero takes away all that a run need not have: the page says "not measured" and shows no number for it.
+// TestAbsentIsNeverZero takes away all that a run need not have: the page says "not measured" and shows no number for
+// it.
 func TestAbsentIsNeverZero(t *testing.T) {
 	dir, run := fullRun(t, "")
-	run.Raw.FrontendCPU, run.Raw.WorkerCPU, run.Raw.WrongTokens, run.Raw.RequestsPerS, run.Raw.TTFT, run.Client.ScheduleDelayP99 = nil, nil, nil, nil, nil, nil
+	run.Raw.FrontendCPU, run.Raw.WorkerCPU, run.Raw.WrongTokens, run.Raw.RequestsPerS, run.Raw.TTFT,
+		run.Client.ScheduleDelayP99 = nil, nil, nil, nil, nil, nil
 	run.Processes = []Process{{Role: "worker", Name: "w"}}
 	if err := WriteRun(dir, run); err != nil {
 		t.Fatal(err)
 	}
 	page, figs := pageOf(t, dir)
-	for _, path := range []string{"raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request", "raw.wrong_tokens", "raw.requests_per_s", "raw.ttft_ms.p50", "holders",
-		"client.schedule_delay_p99_ms", "client.tick_ms", "processes.0.cpu_s", "processes.0.requests", "processes.0.metric_first_response_ms", "processes.0.gomaxprocs",
+	for _, path := range []string{"raw.frontend_cpu_ms_per_request", "raw.worker_cpu_ms_per_request",
+		"raw.wrong_tokens", "raw.requests_per_s", "raw.ttft_ms.p50", "holders",
+		"client.schedule_delay_p99_ms", "client.tick_ms", "processes.0.cpu_s", "processes.0.requests",
+		"processes.0.metric_first_response_ms", "processes.0.gomaxprocs",
 		"udp.rcvbuf_errors"} {
 		if v, ok := figs[path]; ok {
 			t.Errorf("%s was not measured, the page says %s", path, v)
@@ -207,7 +217,8 @@ func TestAbsentIsNeverZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"metric_first_response_ms", "metric_responses", "gomaxprocs", "cpu_s", "rss_peak_bytes"} {
+	for _, key := range []string{"metric_first_response_ms", "metric_responses", "gomaxprocs", "cpu_s",
+		"rss_peak_bytes"} {
 		if strings.Contains(string(text), `"`+key+`"`) {
 			t.Errorf("%s was not measured and stands in run.json", key)
 		}
@@ -240,7 +251,8 @@ func TestPageIsLoud(t *testing.T) {
 	if s := top(); !strings.Contains(s, "No mark:") || strings.Contains(s, `role="alert"`) {
 		t.Errorf("a clean run: %s", s)
 	}
-	for _, m := range []string{MarkNotSteady, MarkClientLimited, MarkMachineLimited, MarkSharedCores, MarkPartial, MarkNoProof, MarkBundled, MarkNoUsage} {
+	for _, m := range []string{MarkNotSteady, MarkClientLimited, MarkMachineLimited, MarkSharedCores, MarkPartial,
+		MarkNoProof, MarkBundled, MarkNoUsage} {
 		run.Marks = []string{m}
 		if MarkMeaning(m) == "" {
 			t.Errorf("nobody says what %s means", m)
@@ -255,7 +267,8 @@ func TestPageIsLoud(t *testing.T) {
 	run.Environment.Revision, run.StartedAt = "", "2026-01-02T03:04:05"
 	run.Processes = []Process{{Name: "a", GOMAXPROCS: Ptr(2)}, {Name: "b", GOMAXPROCS: Ptr(1)}}
 	s := top()
-	for _, want := range []string{"the plane quic carried 5 records in a run over tcp", "pinned to the same cores: 3", "which source revision", "not a time with an offset",
+	for _, want := range []string{"the plane quic carried 5 records in a run over tcp", "pinned to the same cores: 3",
+		"which source revision", "not a time with an offset",
 		"2 processes may run Go code on 3 threads at once (sum of GOMAXPROCS), there are 2 cores for them"} {
 		if !strings.Contains(s, want) {
 			t.Errorf("%q is not at the top: %s", want, s)
@@ -265,7 +278,8 @@ func TestPageIsLoud(t *testing.T) {
 
 func TestTransit(t *testing.T) {
 	run := func(plane string, tokens int64, records map[string]int64) *Run {
-		return &Run{Config: map[string]any{"response_plane": plane}, Raw: &Window{OutputTokens: &tokens}, Plane: &Plane{PlaneRecords: records}}
+		return &Run{Config: map[string]any{"response_plane": plane}, Raw: &Window{OutputTokens: &tokens},
+			Plane: &Plane{PlaneRecords: records}}
 	}
 	for _, c := range []struct {
 		run  *Run
@@ -300,7 +314,8 @@ func TestBadRowsAreOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, _ := pageOf(t, dir)
-	if !strings.Contains(page, "30 bad rows in requests.jsonl") || !strings.Contains(page, "requests.jsonl line 4: ") || !strings.Contains(page, "and 10 more") {
+	if !strings.Contains(page, "30 bad rows in requests.jsonl") || !strings.Contains(page, "requests.jsonl line 4: ") ||
+		!strings.Contains(page, "and 10 more") {
 		t.Error("the page does not count the bad rows")
 	}
 	if err := os.Remove(filepath.Join(dir, RowsFile)); err != nil {
@@ -354,7 +369,8 @@ func TestSeriesReadsBack(t *testing.T) {
 	if err != nil || string(AppendCSV(nil, got)) != string(AppendCSV(nil, want)) || got[0].Busy != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	for text, complaint := range map[string]string{"a,b\n1,2\n": "its columns are", csvHeader + "0,1,x,0,0,0,,,,,,\n": "line 2", csvHeader + "0,1\n": "wrong number of fields"} {
+	for text, complaint := range map[string]string{"a,b\n1,2\n": "its columns are", csvHeader +
+		"0,1,x,0,0,0,,,,,,\n": "line 2", csvHeader + "0,1\n": "wrong number of fields"} {
 		write(text)
 		if _, err := ReadSeries(dir); err == nil || !strings.Contains(err.Error(), complaint) {
 			t.Errorf("%q: %v, want %q", text, err, complaint)

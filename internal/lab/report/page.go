@@ -39,7 +39,8 @@ type page struct {
 
 type markItem struct{ Name, Why string }
 
-// fig is a number of run.json on the page: Path names it there, Exact is its value, Text is how it reads; Text is empty when it was not measured.
+// fig is a number of run.json on the page: Path names it there, Exact is its value, Text is how it reads; Text is empty
+// when it was not measured.
 type fig struct{ Path, Exact, Text string }
 
 type figItem struct {
@@ -177,9 +178,11 @@ func (p *page) headline(run *Run) {
 		return
 	}
 	if at == "steady" {
-		p.WindowSaid = fmt.Sprintf("Steady window, %.1f s to %.1f s: requests that started there. Errors and wrong tokens are those of the whole run.", w.StartS, w.EndS)
+		p.WindowSaid = fmt.Sprintf("Steady window, %.1f s to %.1f s: requests that started there. Errors and wrong "+
+			"tokens are those of the whole run.", w.StartS, w.EndS)
 	} else {
-		p.WindowSaid = "There is no steady window: these are the figures of all measured requests. Their high percentiles may be the opening burst."
+		p.WindowSaid = "There is no steady window: these are the figures of all measured requests. Their high " +
+			"percentiles may be the opening burst."
 	}
 	dist := func(d *Dist, path string, of func(*Dist) *float64) fig {
 		if d == nil {
@@ -195,10 +198,12 @@ func (p *page) headline(run *Run) {
 		{Name: "ITL p50", Unit: "ms", Fig: dist(w.ITL, "itl_ms.p50", p50)},
 		{Name: "ITL p99", Unit: "ms", Fig: dist(w.ITL, "itl_ms.p99", p99)},
 		{Name: "latency p99", Unit: "ms", Fig: dist(w.Latency, "latency_ms.p99", p99)},
-		{Name: "frontend CPU a request", Unit: "ms", Fig: floatFig(at+".frontend_cpu_ms_per_request", w.FrontendCPU, decimals(2))},
+		{Name: "frontend CPU a request", Unit: "ms", Fig: floatFig(at+".frontend_cpu_ms_per_request", w.FrontendCPU,
+			decimals(2))},
 		{Name: "requests", Fig: intFig("raw.requests", &run.Raw.Requests)},
 		{Name: "errors", Fig: intFig("raw.errors", &run.Raw.Errors), Bad: run.Raw.Errors > 0},
-		{Name: "wrong tokens", Fig: intFig("raw.wrong_tokens", run.Raw.WrongTokens), Bad: run.Raw.WrongTokens != nil && *run.Raw.WrongTokens > 0},
+		{Name: "wrong tokens", Fig: intFig("raw.wrong_tokens", run.Raw.WrongTokens), Bad: run.Raw.WrongTokens != nil &&
+			*run.Raw.WrongTokens > 0},
 		{Name: "holders", Fig: intFig("holders", run.Holders)},
 	}
 	if run.Marked(MarkBundled) { // ITL alone would say nothing
@@ -215,7 +220,8 @@ func (p *page) windows(run *Run) {
 		w               *Window
 		path, name, why string
 	}{
-		{run.Steady, "steady", "Steady", "Requests that started while load was held, past --steady-after. Compare these."},
+		{run.Steady, "steady", "Steady",
+			"Requests that started while load was held, past --steady-after. Compare these."},
 		{run.Raw, "raw", "Raw", "All measured requests, the opening burst too."},
 	} {
 		if v.w != nil {
@@ -223,23 +229,27 @@ func (p *page) windows(run *Run) {
 		}
 	}
 	if w := run.Warmup; w != nil {
-		p.Warmup = []figItem{{"requests", intFig("warmup.requests", &w.Requests)}, {"errors", intFig("warmup.errors", &w.Errors)},
+		p.Warmup = []figItem{{"requests", intFig("warmup.requests", &w.Requests)},
+			{"errors", intFig("warmup.errors", &w.Errors)},
 			{"wrong tokens", intFig("warmup.wrong_tokens", w.WrongTokens)}}
 	}
 }
 
 func windowOf(w *Window, at, name, why string) windowPage {
-	out := windowPage{Name: name, Why: why, Heads: []string{"avg", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "std"}}
+	out := windowPage{Name: name, Why: why, Heads: []string{"avg", "min", "p50", "p90", "p95", "p99", "p99.9", "max",
+		"std"}}
 	for _, d := range []struct {
 		name, path string
 		d          *Dist
-	}{{"TTFT", "ttft_ms", w.TTFT}, {"ITL", "itl_ms", w.ITL}, {"chunk gap", "icl_ms", w.ICL}, {"latency", "latency_ms", w.Latency},
+	}{{"TTFT", "ttft_ms", w.TTFT}, {"ITL", "itl_ms", w.ITL}, {"chunk gap", "icl_ms", w.ICL},
+		{"latency", "latency_ms", w.Latency},
 		{"effective latency", "effective_latency_ms", w.EffectiveLatency}} {
 		line := distLine{Name: d.name}
 		if d.d == nil {
 			line.Figs = make([]fig, len(out.Heads))
 		} else {
-			for i, v := range []*float64{&d.d.Avg, &d.d.Min, &d.d.P50, &d.d.P90, &d.d.P95, &d.d.P99, &d.d.P999, &d.d.Max, &d.d.Std} {
+			for i, v := range []*float64{&d.d.Avg, &d.d.Min, &d.d.P50, &d.d.P90, &d.d.P95, &d.d.P99, &d.d.P999,
+				&d.d.Max, &d.d.Std} {
 				line.Figs = append(line.Figs, floatFig(at+"."+d.path+"."+distFields[i], v, msText))
 			}
 		}
@@ -337,13 +347,15 @@ func (p *page) inputs(run *Run) {
 	for _, s := range run.Environment.Settings {
 		p.Settings = append(p.Settings, []string{s.Process, s.Name, dash(s.Asked), dash(s.InForce)})
 	}
-	p.SocketHeads = []string{"process", "role", "port", "receive buffer asked", "granted", "send buffer asked", "granted", "GRO", "GSO"}
+	p.SocketHeads = []string{"process", "role", "port", "receive buffer asked", "granted", "send buffer asked",
+		"granted", "GRO", "GSO"}
 	for i, s := range run.Environment.Sockets {
 		if i == listed {
 			p.EnvSocketsLeft = fmt.Sprintf("%d more sockets are in run.json.", len(run.Environment.Sockets)-listed)
 			break
 		}
-		p.Sockets = append(p.Sockets, []string{s.Process, s.Role, strconv.Itoa(s.Port), count(s.RecvAsked), count(s.RecvGranted), count(s.SendAsked), count(s.SendGranted),
+		p.Sockets = append(p.Sockets, []string{s.Process, s.Role, strconv.Itoa(s.Port), count(s.RecvAsked),
+			count(s.RecvGranted), count(s.SendAsked), count(s.SendGranted),
 			onOff(s.GRO), onOff(s.GSO)})
 	}
 }

@@ -17,7 +17,8 @@ const mostBars = 40
 // plots draws the percentile curves and what happened over time.
 func (p *page) plots(run *Run, c *curves, series []Second) {
 	curve := func(name string, raw, steady []float64) {
-		plot := chart.Plot{Title: name + " by percentile", XLabel: "share of requests at or below", YLabel: "ms", X: chart.Nines}
+		plot := chart.Plot{Title: name + " by percentile", XLabel: "share of requests at or below", YLabel: "ms",
+			X: chart.Nines}
 		if c.haveSteady {
 			plot.Series = append(plot.Series, chart.Series{Name: "steady", Points: Curve(steady)})
 		}
@@ -58,20 +59,24 @@ func (p *page) plots(run *Run, c *curves, series []Second) {
 		}
 		p.TimePlots = append(p.TimePlots, template.HTML(plot.SVG()))
 	}
-	throughput := []chart.Series{line("completed", 0, func(b *bin) float64 { return b.completed }), line("started", 2, func(b *bin) float64 { return b.started })}
+	throughput := []chart.Series{line("completed", 0, func(b *bin) float64 { return b.completed }),
+		line("started", 2, func(b *bin) float64 { return b.started })}
 	if slices.ContainsFunc(bins, func(b bin) bool { return b.errors > 0 }) {
 		throughput = append(throughput, line("failed", 1, func(b *bin) float64 { return b.errors }))
 	}
 	add("Throughput", "requests/s", throughput...)
 	add("Open requests", "requests", line("open", 0, func(b *bin) float64 { return b.open }))
-	add("TTFT of the responses that began in each second", "ms", line("p50", 0, func(b *bin) float64 { return b.p50 }), line("p99", 1, func(b *bin) float64 { return b.p99 }))
+	add("TTFT of the responses that began in each second", "ms", line("p50", 0, func(b *bin) float64 { return b.p50 }),
+		line("p99", 1, func(b *bin) float64 { return b.p99 }))
 	machine := run.Environment.HostCPUs
 	if machine == 0 { // a run of before there was host_cpus
 		machine = run.Environment.CPUs
 	}
 	cpu := []chart.Series{
-		line("frontend", 0, func(b *bin) float64 { return b.front }), line("workers", 2, func(b *bin) float64 { return b.work }),
-		line("load generator", 4, func(b *bin) float64 { return b.gen }), line("machine (all cores)", 1, func(b *bin) float64 { return b.busy * float64(machine) }),
+		line("frontend", 0, func(b *bin) float64 { return b.front }),
+		line("workers", 2, func(b *bin) float64 { return b.work }),
+		line("load generator", 4, func(b *bin) float64 { return b.gen }), line("machine (all cores)", 1,
+			func(b *bin) float64 { return b.busy * float64(machine) }),
 	}
 	cpu = slices.DeleteFunc(cpu, func(s chart.Series) bool {
 		return !slices.ContainsFunc(s.Points, func(q chart.Point) bool { return !math.IsNaN(q.Y) })
@@ -81,7 +86,8 @@ func (p *page) plots(run *Run, c *curves, series []Second) {
 	}
 }
 
-// farApart tells whether the values reach over so many sizes that a linear axis would press the small ones onto its floor.
+// farApart tells whether the values reach over so many sizes that a linear axis would press the small ones onto its
+// floor.
 func farApart(series []chart.Series) bool {
 	lo, hi := math.Inf(1), 0.0
 	for _, s := range series {
@@ -113,7 +119,8 @@ func binned(series []Second, most int) []bin {
 		b := bin{at: float64(part[0].T) + n/2, seconds: k, open: float64(part[len(part)-1].Open), p99: math.NaN()}
 		for j := range part {
 			s := &part[j]
-			b.started, b.completed, b.errors = b.started+float64(s.Started)/n, b.completed+float64(s.Completed)/n, b.errors+float64(s.Errors)/n
+			b.started, b.completed, b.errors = b.started+float64(s.Started)/n, b.completed+float64(s.Completed)/n,
+				b.errors+float64(s.Errors)/n
 			if s.TTFTp99 != nil && !(b.p99 >= *s.TTFTp99) {
 				b.p99 = *s.TTFTp99
 			}
@@ -131,8 +138,10 @@ func binned(series []Second, most int) []bin {
 			return sum / float64(n)
 		}
 		b.p50 = mean(func(s *Second) *float64 { return s.TTFTp50 })
-		b.front, b.work = mean(func(s *Second) *float64 { return s.FrontendCPU }), mean(func(s *Second) *float64 { return s.WorkerCPU })
-		b.gen, b.busy = mean(func(s *Second) *float64 { return s.LoadgenCPU }), mean(func(s *Second) *float64 { return s.Busy })
+		b.front, b.work = mean(func(s *Second) *float64 { return s.FrontendCPU }),
+			mean(func(s *Second) *float64 { return s.WorkerCPU })
+		b.gen, b.busy = mean(func(s *Second) *float64 { return s.LoadgenCPU }),
+			mean(func(s *Second) *float64 { return s.Busy })
 		out = append(out, b)
 	}
 	return out
@@ -141,18 +150,23 @@ func binned(series []Second, most int) []bin {
 func (p *page) processes(run *Run) {
 	p.HoldersSaid = "The responses do not name their worker process, so holders cannot be found."
 	if run.Holders != nil {
-		p.HoldersSaid = "A holder is a worker process that held a share of the open requests and answered late. Compare only runs with the same number of holders."
-		p.Holders = []figItem{{"holders", intFig("holders", run.Holders)}, {"holders by the reference's rule", intFig("holders_reference", run.HoldersReference)}}
+		p.HoldersSaid = "A holder is a worker process that held a share of the open requests and answered late. " +
+			"Compare only runs with the same number of holders."
+		p.Holders = []figItem{{"holders", intFig("holders", run.Holders)}, {"holders by the reference's rule",
+			intFig("holders_reference", run.HoldersReference)}}
 	}
 	var bars []chart.Bar
 	for i := range run.Processes {
 		r := &run.Processes[i]
 		at := "processes." + strconv.Itoa(i)
 		l := processLine{
-			Name: r.Name, Role: r.Role, CPU: floatFig(at+".cpu_s", r.CPUSeconds, decimals(2)), RSS: mib(at+".rss_peak_bytes", r.RSSPeak),
-			Requests: intFig(at+".requests", r.Requests), First: floatFig(at+".mean_first_response_ms", r.MeanFirstResponse, msText),
-			Metric: floatFig(at+".metric_first_response_ms", r.MetricFirstResponse, msText), MetricN: intFig(at+".metric_responses", r.MetricResponses),
-			Procs: intFig(at+".gomaxprocs", r.GOMAXPROCS), Holder: r.Holder != nil && *r.Holder,
+			Name: r.Name, Role: r.Role, CPU: floatFig(at+".cpu_s", r.CPUSeconds, decimals(2)),
+			RSS:      mib(at+".rss_peak_bytes", r.RSSPeak),
+			Requests: intFig(at+".requests", r.Requests), First: floatFig(at+".mean_first_response_ms",
+				r.MeanFirstResponse, msText),
+			Metric:  floatFig(at+".metric_first_response_ms", r.MetricFirstResponse, msText),
+			MetricN: intFig(at+".metric_responses", r.MetricResponses),
+			Procs:   intFig(at+".gomaxprocs", r.GOMAXPROCS), Holder: r.Holder != nil && *r.Holder,
 		}
 		if len(p.Processes) < listed {
 			p.Processes = append(p.Processes, l)
@@ -195,18 +209,23 @@ func (p *page) udp(run *Run) {
 		return
 	}
 	p.UDP = []figItem{
-		{"datagrams in", intFig("udp.in_datagrams", u.InDatagrams)}, {"datagrams out", intFig("udp.out_datagrams", u.OutDatagrams)},
+		{"datagrams in", intFig("udp.in_datagrams", u.InDatagrams)},
+		{"datagrams out", intFig("udp.out_datagrams", u.OutDatagrams)},
 		{"datagrams in a token", floatFig("udp.datagrams_per_token", u.DatagramsPerToken, decimals(4))},
-		{"the same, in the steady window", floatFig("udp.steady_datagrams_per_token", u.SteadyDatagramsPerToken, decimals(4))},
-		{"RcvbufErrors of the frontend's host", intFig("udp.rcvbuf_errors", u.RcvbufErrors)}, {"kernel drops of our sockets", intFig("udp.socket_drops", u.SocketDrops)},
-		{"dropped inside the QUIC library", intFig("udp.library_drops", u.LibraryDrops)}, {"packets lost, as the senders saw it", intFig("udp.packets_lost", u.PacketsLost)},
+		{"the same, in the steady window", floatFig("udp.steady_datagrams_per_token", u.SteadyDatagramsPerToken,
+			decimals(4))},
+		{"RcvbufErrors of the frontend's host", intFig("udp.rcvbuf_errors", u.RcvbufErrors)},
+		{"kernel drops of our sockets", intFig("udp.socket_drops", u.SocketDrops)},
+		{"dropped inside the QUIC library", intFig("udp.library_drops", u.LibraryDrops)},
+		{"packets lost, as the senders saw it", intFig("udp.packets_lost", u.PacketsLost)},
 	}
 	p.GROSaid = groSaid(run)
 	var bars []chart.Bar
 	for i, s := range u.Sockets {
 		at := "udp.sockets." + strconv.Itoa(i)
 		if i < listed {
-			p.DropTable = append(p.DropTable, dropLine{intFig(at+".port", &s.Port), intFig(at+".lane", s.Lane), intFig(at+".drops", s.Drops)})
+			p.DropTable = append(p.DropTable, dropLine{intFig(at+".port", &s.Port), intFig(at+".lane", s.Lane),
+				intFig(at+".drops", s.Drops)})
 			p.DropTable[i].Port.Text = p.DropTable[i].Port.Exact // a port is no quantity
 		}
 		if s.Drops == nil {
@@ -256,7 +275,8 @@ func groSaid(run *Run) string {
 	case off > 0 && on == 0:
 		return "GRO was off: one RcvbufErrors is one packet."
 	case on > 0:
-		return fmt.Sprintf("GRO was on for %d sockets and off for %d: where it was on, one RcvbufErrors may be many packets.", on, off)
+		return fmt.Sprintf("GRO was on for %d sockets and off for %d: where it was on, one RcvbufErrors may be many "+
+			"packets.", on, off)
 	}
 	return "Nobody said whether GRO was on; with it, one RcvbufErrors may be many packets."
 }
@@ -267,9 +287,12 @@ func (p *page) plane(run *Run) {
 		return
 	}
 	p.Plane = []figItem{
-		{"records taken by the frontends", intFig("plane.records", pl.Records)}, {"reads", intFig("plane.reads", pl.Reads)}, {"writes at the workers", intFig("plane.writes", pl.Writes)},
-		{"records a write", floatFig("plane.records_per_write", pl.RecordsPerWrite, decimals(2))}, {"wakes of consumers", intFig("plane.wakes", pl.Wakes)},
-		{"lanes taken over", intFig("plane.takeovers", pl.Takeovers)}, {"bytes sent again", intFig("plane.resent_bytes", pl.ResentBytes)},
+		{"records taken by the frontends", intFig("plane.records", pl.Records)},
+		{"reads", intFig("plane.reads", pl.Reads)}, {"writes at the workers", intFig("plane.writes", pl.Writes)},
+		{"records a write", floatFig("plane.records_per_write", pl.RecordsPerWrite, decimals(2))},
+		{"wakes of consumers", intFig("plane.wakes", pl.Wakes)},
+		{"lanes taken over", intFig("plane.takeovers", pl.Takeovers)},
+		{"bytes sent again", intFig("plane.resent_bytes", pl.ResentBytes)},
 	}
 	for _, k := range keys(pl.StreamsEnded) {
 		n := pl.StreamsEnded[k]
@@ -277,7 +300,8 @@ func (p *page) plane(run *Run) {
 	}
 	for _, k := range keys(pl.PlaneRecords) {
 		n := pl.PlaneRecords[k]
-		p.Plane = append(p.Plane, figItem{"records over " + k + " (proof of transit)", intFig("plane.plane_records."+k, &n)})
+		p.Plane = append(p.Plane, figItem{"records over " + k + " (proof of transit)", intFig("plane.plane_records."+k,
+			&n)})
 	}
 	for i, l := range pl.Lanes {
 		if i == listed {
@@ -285,7 +309,8 @@ func (p *page) plane(run *Run) {
 			break
 		}
 		at := "plane.lanes." + strconv.Itoa(i)
-		p.Lanes = append(p.Lanes, laneLine{l.Process, intFig(at+".lane", &l.Lane), intFig(at+".streams", l.Streams), intFig(at+".bytes", l.Bytes)})
+		p.Lanes = append(p.Lanes, laneLine{l.Process, intFig(at+".lane", &l.Lane), intFig(at+".streams", l.Streams),
+			intFig(at+".bytes", l.Bytes)})
 	}
 }
 
@@ -294,7 +319,8 @@ func (p *page) client(run *Run) {
 	p.Client = []figItem{
 		{"schedule delay p99 (ms)", floatFig("client.schedule_delay_p99_ms", c.ScheduleDelayP99, msText)},
 		{"events gather for (ms)", floatFig("client.tick_ms", c.Tick, msText)},
-		{"limited", fig{"client.limited", strconv.FormatBool(c.Limited), map[bool]string{true: "yes", false: "no"}[c.Limited]}},
+		{"limited", fig{"client.limited", strconv.FormatBool(c.Limited),
+			map[bool]string{true: "yes", false: "no"}[c.Limited]}},
 		{"client", fig{"client.kind", c.Kind, c.Kind}},
 	}
 }

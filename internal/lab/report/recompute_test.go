@@ -20,7 +20,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
-// scripted answers with tokens after delays that vary, and with every kind of end: complete, refused, failed in mid-stream, cut off, empty.
+// scripted answers with tokens after delays that vary, and with every kind of end: complete, refused, failed in
+// mid-stream, cut off, empty.
 func scripted(t *testing.T) *httptest.Server {
 	t.Helper()
 	var n atomic.Int64
@@ -76,16 +77,20 @@ func scripted(t *testing.T) *httptest.Server {
 	return s
 }
 
-// TestNumbersAreThoseOfTheRows makes a real run and computes run.json's figures a second time from requests.jsonl, by other code.
+// TestNumbersAreThoseOfTheRows makes a real run and computes run.json's figures a second time from requests.jsonl, by
+// other code.
 func TestNumbersAreThoseOfTheRows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	run, err := loadgen.Run(t.Context(), loadgen.Config{URL: redact.New(scripted(t).URL), Dir: dir, Concurrency: 8, Requests: 150, Warmup: 8, ISL: 4, OSL: 6,
+	run, err := loadgen.Run(t.Context(), loadgen.Config{URL: redact.New(scripted(t).URL), Dir: dir, Concurrency: 8,
+		Requests: 150, Warmup: 8, ISL: 4, OSL: 6,
 		SteadyAfter: 150 * time.Millisecond, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Raw.Errors < 10 || run.Raw.Requests < 100 || run.Steady == nil || run.Steady.Requests < 20 || run.Steady.Requests >= run.Raw.Requests {
-		t.Fatalf("the run is not what the test needs: raw %d + %d, steady %+v", run.Raw.Requests, run.Raw.Errors, run.Steady)
+	if run.Raw.Errors < 10 || run.Raw.Requests < 100 || run.Steady == nil || run.Steady.Requests < 20 ||
+		run.Steady.Requests >= run.Raw.Requests {
+		t.Fatalf("the run is not what the test needs: raw %d + %d, steady %+v", run.Raw.Requests, run.Raw.Errors,
+			run.Steady)
 	}
 	bad, compared, err := runtest.Disagreements(dir)
 	if err != nil {
@@ -101,7 +106,8 @@ func TestNumbersAreThoseOfTheRows(t *testing.T) {
 		t.Error(err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, report.HTMLFile))
-	if err != nil || !strings.Contains(string(page), fmt.Sprintf(`<data data-f="raw.errors" value="%d">`, run.Raw.Errors)) {
+	if err != nil || !strings.Contains(string(page), fmt.Sprintf(`<data data-f="raw.errors" value="%d">`,
+		run.Raw.Errors)) {
 		t.Errorf("report.html beside run.json: %v", err)
 	}
 

@@ -15,8 +15,9 @@ const (
 
 // Ends of a request as the client saw it.
 const (
-	EndComplete  = "complete"
-	EndFailed    = "failed"    // a status of 400 or more, an error in the stream, or a finish reason that gives the answer up
+	EndComplete = "complete"
+	// a status of 400 or more, an error in the stream, or a finish reason that gives the answer up
+	EndFailed    = "failed"
 	EndConnect   = "connect"   // no connection
 	EndTimeout   = "timeout"   // --request-timeout passed
 	EndTruncated = "truncated" // the answer ended before its API says that it is complete
@@ -37,7 +38,8 @@ type Row struct {
 	Last     int64 // last chunk with non-empty content
 	End      int64 // the answer's last event, or the failure
 	Status   int   // HTTP status, 0 when there was none
-	// Ended is one of the Ends; ErrorType is the OpenAI error's type, or the end's name when there is none; empty when complete.
+	// Ended is one of the Ends; ErrorType is the OpenAI error's type, or the end's name when there is none; empty when
+	// complete.
 	Ended        string
 	ErrorType    string
 	OutputTokens int // from usage; Absent when the server did not say
@@ -158,14 +160,19 @@ func ParseRow(line []byte) (Row, error) {
 		return Row{}, err
 	}
 	r := Row{
-		ID: j.ID, Phase: j.Phase, Intended: orAbsent(j.Intended), Sent: orAbsent(j.Sent), First: orAbsent(j.First), Last: orAbsent(j.Last),
-		End: orAbsent(j.End), Status: j.Status, Ended: j.Ended, ErrorType: j.ErrorType, OutputTokens: orAbsent(j.OutputTokens),
-		Chunks: j.Chunks, FirstTokens: j.FirstTokens, Wrong: orAbsent(j.Wrong), Worker: j.Worker, Process: j.Process, Lane: j.Lane, Retries: j.Retries,
+		ID: j.ID, Phase: j.Phase, Intended: orAbsent(j.Intended), Sent: orAbsent(j.Sent), First: orAbsent(j.First),
+		Last: orAbsent(j.Last),
+		End:  orAbsent(j.End), Status: j.Status, Ended: j.Ended, ErrorType: j.ErrorType,
+		OutputTokens: orAbsent(j.OutputTokens),
+		Chunks:       j.Chunks, FirstTokens: j.FirstTokens, Wrong: orAbsent(j.Wrong), Worker: j.Worker,
+		Process: j.Process,
+		Lane:    j.Lane, Retries: j.Retries,
 	}
 	return r, checkRow(&r)
 }
 
-// checkRow holds what every row has, and that no time or count is below zero: such a row would spoil the figures of all others.
+// checkRow holds what every row has, and that no time or count is below zero: such a row would spoil the figures of all
+// others.
 func checkRow(r *Row) error {
 	if r.Phase != PhaseWarmup && r.Phase != PhaseMeasured {
 		return fmt.Errorf("phase is %q, expected %q or %q", r.Phase, PhaseWarmup, PhaseMeasured)
@@ -173,7 +180,8 @@ func checkRow(r *Row) error {
 	if r.Ended == "" {
 		return fmt.Errorf("request %q has no end", r.ID)
 	}
-	if min(r.Intended, r.Sent, r.First, r.Last, r.End) < Absent || min(r.OutputTokens, r.Wrong) < Absent || min(r.Chunks, r.FirstTokens, r.Retries, r.Status) < 0 {
+	if min(r.Intended, r.Sent, r.First, r.Last, r.End) < Absent || min(r.OutputTokens, r.Wrong) < Absent ||
+		min(r.Chunks, r.FirstTokens, r.Retries, r.Status) < 0 {
 		return fmt.Errorf("request %q has a time or a count below zero", r.ID)
 	}
 	return nil

@@ -15,14 +15,15 @@ const (
 
 // Marks: why a run's numbers must be read with care.
 const (
-	MarkNotSteady      = "not steady"          // the busiest 2 s hold over 3 times the mean starts
-	MarkClientLimited  = "client-limited"      // the load generator's own scheduling delay p99 exceeds 5 ms
-	MarkMachineLimited = "machine-limited"     // all cores over 90% busy in the window
-	MarkSharedCores    = "shared cores"        // the load generator may run on the frontend's cores; its own work is then part of what it measures
-	MarkPartial        = "partial"             // ended before its request count or duration
-	MarkNoProof        = "no proof of transit" // the plane's counters do not hold the tokens; the run is invalid
-	MarkBundled        = "bundled"             // usage counts over 10% more tokens than chunks with content
-	MarkNoUsage        = "no usage"            // complete answers did not say how many tokens they have
+	MarkNotSteady      = "not steady"      // the busiest 2 s hold over 3 times the mean starts
+	MarkClientLimited  = "client-limited"  // the load generator's own scheduling delay p99 exceeds 5 ms
+	MarkMachineLimited = "machine-limited" // all cores over 90% busy in the window
+	// the load generator may run on the frontend's cores; its own work is then part of what it measures
+	MarkSharedCores = "shared cores"
+	MarkPartial     = "partial"             // ended before its request count or duration
+	MarkNoProof     = "no proof of transit" // the plane's counters do not hold the tokens; the run is invalid
+	MarkBundled     = "bundled"             // usage counts over 10% more tokens than chunks with content
+	MarkNoUsage     = "no usage"            // complete answers did not say how many tokens they have
 )
 
 // Run is run.json. Pointers are nil when the figure was not measured.
@@ -33,7 +34,8 @@ type Run struct {
 	StartedAt string `json:"started_at"` // RFC 3339 with offset
 	// Marks is never null: an empty list says that all checks passed.
 	Marks []string `json:"marks"`
-	// Config holds every flag in force, and what the starter of the run knows of the other programs (workers, response_plane, ...).
+	// Config holds every flag in force, and what the starter of the run knows of the other programs (workers,
+	// response_plane, ...).
 	Config      map[string]any `json:"config"`
 	Environment Environment    `json:"environment"`
 	Warmup      *Warmup        `json:"warmup,omitempty"`
@@ -44,7 +46,8 @@ type Run struct {
 	UDP       *UDP        `json:"udp,omitempty"`
 	Plane     *Plane      `json:"plane,omitempty"`
 	Processes []Process   `json:"processes,omitempty"`
-	// Holders and HoldersReference count by the two rules of FindHolders; nil when the responses do not name their worker process.
+	// Holders and HoldersReference count by the two rules of FindHolders; nil when the responses do not name their
+	// worker process.
 	Holders          *int   `json:"holders,omitempty"`
 	HoldersReference *int   `json:"holders_reference,omitempty"`
 	Client           Client `json:"client"`
@@ -69,7 +72,8 @@ type Environment struct {
 	Netns                bool              `json:"netns,omitempty"` // the processes ran in network namespaces of their own
 	TCPCongestionControl string            `json:"tcp_congestion_control,omitempty"`
 	Sockets              []Socket          `json:"sockets,omitempty"`
-	// Settings are the transports' settings of the frontend and of one worker process, as /debug/plane says them after the load.
+	// Settings are the transports' settings of the frontend and of one worker process, as /debug/plane says them after
+	// the load.
 	Settings []Setting `json:"settings,omitempty"`
 }
 
@@ -110,9 +114,9 @@ type Dist struct {
 
 // Window is what was measured over one set of requests.
 //
-// Raw holds all measured requests and lasts from the first one's start to the last one's end. Steady holds those that started at least
-// steady-after past the first, before load stopped being held at the target, and lasts from the one to the other; its rates
-// divide by that time. Latencies leave failed requests out; Errors stands beside them.
+// Raw holds all measured requests and lasts from the first one's start to the last one's end. Steady holds those that
+// started at least steady-after past the first, before load stopped being held at the target, and lasts from the one to
+// the other; its rates divide by that time. Latencies leave failed requests out; Errors stands beside them.
 type Window struct {
 	StartS float64 `json:"start_s"` // seconds after the run's start
 	EndS   float64 `json:"end_s"`
@@ -147,7 +151,8 @@ type Window struct {
 	MachineBusy *float64 `json:"machine_busy,omitempty"`
 }
 
-// Warmup counts the warm-up requests. They are in no other figure but the tokens of the plane's proof and the processes' CPU time.
+// Warmup counts the warm-up requests. They are in no other figure but the tokens of the plane's proof and the
+// processes' CPU time.
 type Warmup struct {
 	Requests     int            `json:"requests"`
 	Errors       int            `json:"errors"`
@@ -155,7 +160,8 @@ type Warmup struct {
 	ErrorsByType map[string]int `json:"errors_by_type,omitempty"`
 }
 
-// UDP counts datagrams and drops over the whole run. In and out are QUIC packets on the frontends' own sockets, after GRO reads were split.
+// UDP counts datagrams and drops over the whole run. In and out are QUIC packets on the frontends' own sockets, after
+// GRO reads were split.
 type UDP struct {
 	InDatagrams       *int64   `json:"in_datagrams,omitempty"`
 	OutDatagrams      *int64   `json:"out_datagrams,omitempty"`
@@ -164,8 +170,8 @@ type UDP struct {
 	LibraryDrops      *int64   `json:"library_drops,omitempty"` // inside quic-go
 	PacketsLost       *int64   `json:"packets_lost,omitempty"`  // as the senders saw it
 	DatagramsPerToken *float64 `json:"datagrams_per_token,omitempty"`
-	// SteadyDatagramsPerToken is of the steady window: over the whole run the batches of the time in which the load ends count too,
-	// which are emptier.
+	// SteadyDatagramsPerToken is of the steady window: over the whole run the batches of the time in which the load
+	// ends count too, which are emptier.
 	SteadyDatagramsPerToken *float64    `json:"steady_datagrams_per_token,omitempty"`
 	Sockets                 []UDPSocket `json:"sockets,omitempty"`
 }
@@ -177,7 +183,8 @@ type UDPSocket struct {
 	Drops *int64 `json:"drops,omitempty"`
 }
 
-// Plane counts the work of the plane over the whole run: records, reads and wakes at the frontends, writes at the workers.
+// Plane counts the work of the plane over the whole run: records, reads and wakes at the frontends, writes at the
+// workers.
 type Plane struct {
 	Records         *int64           `json:"records,omitempty"`
 	Reads           *int64           `json:"reads,omitempty"`
@@ -212,8 +219,9 @@ type Process struct {
 	Requests          *int     `json:"requests,omitempty"`
 	MeanFirstResponse *float64 `json:"mean_first_response_ms,omitempty"`
 	Holder            *bool    `json:"holder,omitempty"`
-	// MetricFirstResponse is the mean of the worker process's own laneway_worker_time_to_first_response_seconds over MetricResponses responses of
-	// the whole run, warm-up included. It is measured at the engine, so it has no part of the frontend or the network in it.
+	// MetricFirstResponse is the mean of the worker process's own laneway_worker_time_to_first_response_seconds over
+	// MetricResponses responses of the whole run, warm-up included. It is measured at the engine, so it has no part of
+	// the frontend or the network in it.
 	MetricFirstResponse *float64 `json:"metric_first_response_ms,omitempty"`
 	MetricResponses     *int64   `json:"metric_responses,omitempty"`
 	// GOMAXPROCS is how many threads the process may run Go code on at once.

@@ -38,8 +38,9 @@ type TwiceError struct{ ID string }
 
 func (e *TwiceError) Error() string { return fmt.Sprintf("request %q stands twice", e.ID) }
 
-// ScanRows reads rows one at a time and hands each to each; the row is only valid during the call. Names that repeat (process, worker, lane, end)
-// are the same strings for all rows. A line that is no row is counted in bad and skipped, however long it is; err is for the reading as a whole.
+// ScanRows reads rows one at a time and hands each to each; the row is only valid during the call. Names that repeat
+// (process, worker, lane, end) are the same strings for all rows. A line that is no row is counted in bad and skipped,
+// however long it is; err is for the reading as a whole.
 func ScanRows(r io.Reader, each func(*Row)) (bad Bad, err error) {
 	br := bufio.NewReaderSize(r, 256<<10)
 	s := rowScanner{names: map[string]string{}}
@@ -70,7 +71,8 @@ func ScanRows(r io.Reader, each func(*Row)) (bad Bad, err error) {
 	}
 }
 
-// readLong reads the rest of a line that does not fit the reader's buffer. Past maxRowBytes it skips what is left of the line.
+// readLong reads the rest of a line that does not fit the reader's buffer. Past maxRowBytes it skips what is left of
+// the line.
 func readLong(br *bufio.Reader, have []byte) (line, buf []byte, err error) {
 	tooLong := false
 	for {
@@ -96,8 +98,8 @@ func trimEnd(b []byte) []byte {
 	return b
 }
 
-// ScanDir is ScanRows over the rows of a run directory, with what only the whole file shows: a row whose times are not in order, or whose
-// request already has a row, counts as bad too.
+// ScanDir is ScanRows over the rows of a run directory, with what only the whole file shows: a row whose times are not
+// in order, or whose request already has a row, counts as bad too.
 func ScanDir(dir string, each func(*Row)) (Bad, error) {
 	f, err := open(dir, RowsFile)
 	if err != nil {
@@ -131,7 +133,8 @@ func ScanDir(dir string, each func(*Row)) (Bad, error) {
 	return bad, nil
 }
 
-// ReadRows reads the rows of a run directory. bad lists the first lines that could not be read; err is for the file as a whole.
+// ReadRows reads the rows of a run directory. bad lists the first lines that could not be read; err is for the file as
+// a whole.
 func ReadRows(dir string) (rows []Row, bad []*BadRow, err error) {
 	f, err := open(dir, RowsFile)
 	if err != nil {

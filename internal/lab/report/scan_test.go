@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestPlainRowsReadAsJSON holds the fast reader to encoding/json: rows of all shapes read the same by both, and lines that are mutilated in any
-// place are rows to both or to neither.
+// TestPlainRowsReadAsJSON holds the fast reader to encoding/json: rows of all shapes read the same by both, and lines
+// that are mutilated in any place are rows to both or to neither.
 func TestPlainRowsReadAsJSON(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	full := row(1, 1000, 5, 10, 3)
@@ -56,9 +56,12 @@ func TestPlainRowsReadAsJSON(t *testing.T) {
 	if plain != 2 {
 		t.Errorf("%d rows went the fast way, want the 2 plain ones", plain)
 	}
-	for _, line := range []string{`{}`, `{`, ``, `null`, `{"id":"a","phase":"measured","end":"complete","status":01}`, `{"id":"a","phase":"measured","end":"complete","sent_ns":-}`,
-		`{"id":"a","phase":"measured","end":"complete","sent_ns":1e3}`, `{"id":"a","phase":"measured","end":"complete","first_ns":-5}`,
-		`{"id":"a","phase":"measured","end":"complete","new_field":[1]}`, `{"id":"a","phase":"measured","end":"complete","sent_ns":99999999999999999999}`} {
+	for _, line := range []string{`{}`, `{`, ``, `null`, `{"id":"a","phase":"measured","end":"complete","status":01}`,
+		`{"id":"a","phase":"measured","end":"complete","sent_ns":-}`,
+		`{"id":"a","phase":"measured","end":"complete","sent_ns":1e3}`,
+		`{"id":"a","phase":"measured","end":"complete","first_ns":-5}`,
+		`{"id":"a","phase":"measured","end":"complete","new_field":[1]}`,
+		`{"id":"a","phase":"measured","end":"complete","sent_ns":99999999999999999999}`} {
 		agree([]byte(line))
 	}
 }

@@ -2,8 +2,8 @@ package report
 
 import "math"
 
-// rowScanner reads rows in the plain form that AppendJSON writes, several times as fast as encoding/json. Everything else that is JSON (escapes,
-// spaces, unknown fields, fractions) goes through ParseRow, so both agree on what a row is.
+// rowScanner reads rows in the plain form that AppendJSON writes, several times as fast as encoding/json. Everything
+// else that is JSON (escapes, spaces, unknown fields, fractions) goes through ParseRow, so both agree on what a row is.
 type rowScanner struct {
 	names map[string]string
 }
@@ -35,9 +35,11 @@ func (s *rowScanner) name(b []byte) string {
 	return v
 }
 
-// plain reads a line that is one flat object of known fields with plain strings and whole numbers, no space anywhere. It returns false for anything else.
+// plain reads a line that is one flat object of known fields with plain strings and whole numbers, no space anywhere.
+// It returns false for anything else.
 func (s *rowScanner) plain(b []byte, out *Row) bool {
-	*out = Row{Intended: Absent, Sent: Absent, First: Absent, Last: Absent, End: Absent, OutputTokens: Absent, Wrong: Absent}
+	*out = Row{Intended: Absent, Sent: Absent, First: Absent, Last: Absent, End: Absent, OutputTokens: Absent,
+		Wrong: Absent}
 	if len(b) < 2 || b[0] != '{' {
 		return false
 	}

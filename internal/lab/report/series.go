@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// Second is one line of timeseries.csv: what happened in one second of the run. NaN-free: pointers are nil when nothing was measured.
+// Second is one line of timeseries.csv: what happened in one second of the run. NaN-free: pointers are nil when nothing
+// was measured.
 type Second struct {
 	T         int // seconds after the run's start; the line covers [T, T+1)
 	Started   int // requests sent
@@ -19,7 +20,8 @@ type Second struct {
 	FrontendCPU, WorkerCPU, LoadgenCPU, Busy *float64
 }
 
-// Series makes the lines from the rows, of all phases. chunks holds the content chunks of each second; it may be shorter or nil.
+// Series makes the lines from the rows, of all phases. chunks holds the content chunks of each second; it may be
+// shorter or nil.
 func Series(rows []Row, chunks []int64) []Second {
 	if len(rows) == 0 {
 		return nil
@@ -64,14 +66,16 @@ func Series(rows []Row, chunks []int64) []Second {
 	return out
 }
 
-const csvHeader = "t_s,started,completed,errors,open,chunks,ttft_p50_ms,ttft_p99_ms,frontend_cpu_s,worker_cpu_s,loadgen_cpu_s,machine_busy\n"
+const csvHeader = "t_s,started,completed,errors,open,chunks,ttft_p50_ms,ttft_p99_ms," +
+	"frontend_cpu_s,worker_cpu_s,loadgen_cpu_s,machine_busy\n"
 
 // AppendCSV appends timeseries.csv: a header and a line a second. What was not measured is an empty field.
 func AppendCSV(b []byte, series []Second) []byte {
 	b = append(b, csvHeader...)
 	for i := range series {
 		s := &series[i]
-		for k, v := range []int64{int64(s.T), int64(s.Started), int64(s.Completed), int64(s.Errors), int64(s.Open), s.Chunks} {
+		for k, v := range []int64{int64(s.T), int64(s.Started), int64(s.Completed), int64(s.Errors), int64(s.Open),
+			s.Chunks} {
 			if k > 0 {
 				b = append(b, ',')
 			}

@@ -23,7 +23,8 @@ func ReadSeries(dir string) ([]Second, error) {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	if got := strings.Join(head, ",") + "\n"; got != csvHeader {
-		return nil, fmt.Errorf("%s: its columns are %q, this program reads %q", f.Name(), strings.TrimSpace(got), strings.TrimSpace(csvHeader))
+		return nil, fmt.Errorf("%s: its columns are %q, this program reads %q", f.Name(), strings.TrimSpace(got),
+			strings.TrimSpace(csvHeader))
 	}
 	var out []Second
 	for {

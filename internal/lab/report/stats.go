@@ -32,7 +32,8 @@ func NewDist(ns []float64) *Dist {
 	}
 }
 
-// Quantile returns the smallest of the sorted values that at least the share p of them does not exceed (nearest rank). NaN for none.
+// Quantile returns the smallest of the sorted values that at least the share p of them does not exceed (nearest rank).
+// NaN for none.
 func Quantile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -42,7 +43,8 @@ func Quantile(sorted []float64, p float64) float64 {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// NewGaps returns the histogram for gaps between chunks: nanoseconds, 3 significant digits, up to an hour (longer ones count as an hour).
+// NewGaps returns the histogram for gaps between chunks: nanoseconds, 3 significant digits, up to an hour (longer ones
+// count as an hour).
 func NewGaps() *hdrhistogram.Histogram { return hdrhistogram.New(1000, maxGap, 3) }
 
 const maxGap = int64(3600e9)
@@ -60,7 +62,8 @@ func DistOfHist(h *hdrhistogram.Histogram) *Dist {
 	}
 	q := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) * msPerNs }
 	return &Dist{
-		Avg: h.Mean() * msPerNs, Min: float64(h.Min()) * msPerNs, P50: q(50), P90: q(90), P95: q(95), P99: q(99), P999: q(99.9),
-		Max: float64(h.Max()) * msPerNs, Std: h.StdDev() * msPerNs,
+		Avg: h.Mean() * msPerNs, Min: float64(h.Min()) * msPerNs, P50: q(50), P90: q(90), P95: q(95), P99: q(99),
+		P999: q(99.9),
+		Max:  float64(h.Max()) * msPerNs, Std: h.StdDev() * msPerNs,
 	}
 }

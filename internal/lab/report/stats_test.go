@@ -43,8 +43,10 @@ func TestDistAgainstNaive(t *testing.T) {
 		for _, x := range v {
 			sq += (x - mean) * (x - mean)
 		}
-		want := Dist{Avg: mean / 1e6, Min: slices.Min(v) / 1e6, P50: naive(v, 500) / 1e6, P90: naive(v, 900) / 1e6, P95: naive(v, 950) / 1e6,
-			P99: naive(v, 990) / 1e6, P999: naive(v, 999) / 1e6, Max: slices.Max(v) / 1e6, Std: math.Sqrt(sq/float64(n)) / 1e6}
+		want := Dist{Avg: mean / 1e6, Min: slices.Min(v) / 1e6, P50: naive(v, 500) / 1e6, P90: naive(v, 900) / 1e6,
+			P95: naive(v, 950) / 1e6,
+			P99: naive(v, 990) / 1e6, P999: naive(v, 999) / 1e6, Max: slices.Max(v) / 1e6,
+			Std: math.Sqrt(sq/float64(n)) / 1e6}
 		got := *NewDist(slices.Clone(v))
 		a, b := reflect.ValueOf(got), reflect.ValueOf(want)
 		for i := range a.NumField() {

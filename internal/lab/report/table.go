@@ -68,17 +68,25 @@ func Print(w io.Writer, run *Run) error {
 		return err
 	}
 	if p := run.Plane; p != nil {
-		fmt.Fprintf(&b, "plane: %s records, %s reads, %s writes, %s records a write, %s wakes, ends %s, takeovers %s, by plane %s\n", count(p.Records), count(p.Reads),
-			count(p.Writes), num(p.RecordsPerWrite, 1), count(p.Wakes), counts(p.StreamsEnded), count(p.Takeovers), counts(p.PlaneRecords))
+		fmt.Fprintf(&b,
+			"plane: %s records, %s reads, %s writes, %s records a write, %s wakes, ends %s, "+
+				"takeovers %s, by plane %s\n",
+			count(p.Records), count(p.Reads),
+			count(p.Writes), num(p.RecordsPerWrite, 1), count(p.Wakes), counts(p.StreamsEnded), count(p.Takeovers),
+			counts(p.PlaneRecords))
 	}
 	if u := run.UDP; u != nil {
-		fmt.Fprintf(&b, "udp: %s datagrams in, %s out (%s a token, %s in the steady window), drops: %s RcvbufErrors, %s of our sockets, %s in the library; %s packets lost\n", count(u.InDatagrams),
-			count(u.OutDatagrams), num(u.DatagramsPerToken, 3), num(u.SteadyDatagramsPerToken, 4), count(u.RcvbufErrors), count(u.SocketDrops), count(u.LibraryDrops), count(u.PacketsLost))
+		fmt.Fprintf(&b,
+			"udp: %s datagrams in, %s out (%s a token, %s in the steady window), drops: %s RcvbufErrors, %s of our "+
+				"sockets, %s in the library; %s packets lost\n", count(u.InDatagrams),
+			count(u.OutDatagrams), num(u.DatagramsPerToken, 3), num(u.SteadyDatagramsPerToken, 4),
+			count(u.RcvbufErrors), count(u.SocketDrops), count(u.LibraryDrops), count(u.PacketsLost))
 	}
 	if run.Holders != nil {
 		fmt.Fprintf(&b, "holders: %d (%s by the reference's rule)\n", *run.Holders, optInt(run.HoldersReference))
 	}
-	fmt.Fprintf(&b, "load generator: %s client, schedule delay p99 %s ms\n", orDash(run.Client.Kind), num(run.Client.ScheduleDelayP99, 2))
+	fmt.Fprintf(&b, "load generator: %s client, schedule delay p99 %s ms\n", orDash(run.Client.Kind),
+		num(run.Client.ScheduleDelayP99, 2))
 	for i, e := range run.Errors {
 		if i == saidLines {
 			fmt.Fprintf(&b, "errors: %d more kinds are in %s\n", len(run.Errors)-i, RunFile)
@@ -101,8 +109,9 @@ func Print(w io.Writer, run *Run) error {
 // saidLines is how many kinds of failures stand below the table.
 const saidLines = 5
 
-// PrintArms writes one line a run, for runs that are to be compared. name gives each run's name. Latencies and rates are those of the steady
-// window where there is one (else raw, marked with *); errors, wrong tokens and drops are those of the whole run.
+// PrintArms writes one line a run, for runs that are to be compared. name gives each run's name. Latencies and rates
+// are those of the steady window where there is one (else raw, marked with *); errors, wrong tokens and drops are those
+// of the whole run.
 func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
@@ -113,7 +122,9 @@ func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 		}
 		return ""
 	}
-	fmt.Fprintln(tw, "run\tholders\trequests/s\tTTFT p50 (ms)\tTTFT p99\tITL p50\tITL p99\t"+beside("chunk gap p50\tchunk gap p99\t")+"frontend CPU (ms/req)\tworker CPU\tdatagrams/token\tdrops\terrors\twrong\tmarks\t")
+	fmt.Fprintln(tw, "run\tholders\trequests/s\tTTFT p50 (ms)\tTTFT p99\tITL p50\tITL p99\t"+
+		beside("chunk gap p50\tchunk gap p99\t")+
+		"frontend CPU (ms/req)\tworker CPU\tdatagrams/token\tdrops\terrors\twrong\tmarks\t")
 	rawUsed := false
 	for i, r := range runs {
 		win := r.Best()
@@ -136,11 +147,13 @@ func PrintArms(w io.Writer, runs []*Run, name func(i int) string) error {
 		if r.Raw != nil && r.Raw.WrongTokens != nil {
 			wrong = strconv.FormatInt(*r.Raw.WrongTokens, 10)
 		}
-		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(i), star, optInt(r.Holders),
+		fmt.Fprintf(tw, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name(i), star,
+			optInt(r.Holders),
 			cell(win, func(w *Window) string { return num(w.RequestsPerS, 1) }),
 			d(ttft, distStats["p50"]), d(ttft, distStats["p99"]), d(itl, distStats["p50"]), d(itl, distStats["p99"]),
 			beside(d(icl, distStats["p50"])+"\t"+d(icl, distStats["p99"])+"\t"),
-			cell(win, func(w *Window) string { return num(w.FrontendCPU, 3) }), cell(win, func(w *Window) string { return num(w.WorkerCPU, 3) }),
+			cell(win, func(w *Window) string { return num(w.FrontendCPU, 3) }),
+			cell(win, func(w *Window) string { return num(w.WorkerCPU, 3) }),
 			perToken, drops, cell(r.Raw, errorCell), wrong, orDash(strings.Join(r.Marks, ", ")))
 	}
 	if err := tw.Flush(); err != nil {

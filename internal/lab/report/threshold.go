@@ -38,14 +38,19 @@ var plainMetrics = map[string]func(*Window) (float64, bool){
 }
 
 var distMetrics = map[string]func(*Window) *Dist{
-	"ttft": func(w *Window) *Dist { return w.TTFT }, "itl": func(w *Window) *Dist { return w.ITL }, "icl": func(w *Window) *Dist { return w.ICL },
-	"latency": func(w *Window) *Dist { return w.Latency }, "effective_latency": func(w *Window) *Dist { return w.EffectiveLatency },
+	"ttft": func(w *Window) *Dist { return w.TTFT }, "itl": func(w *Window) *Dist { return w.ITL },
+	"icl":               func(w *Window) *Dist { return w.ICL },
+	"latency":           func(w *Window) *Dist { return w.Latency },
+	"effective_latency": func(w *Window) *Dist { return w.EffectiveLatency },
 }
 
 var distStats = map[string]func(*Dist) float64{
-	"avg": func(d *Dist) float64 { return d.Avg }, "min": func(d *Dist) float64 { return d.Min }, "p50": func(d *Dist) float64 { return d.P50 },
-	"p90": func(d *Dist) float64 { return d.P90 }, "p95": func(d *Dist) float64 { return d.P95 }, "p99": func(d *Dist) float64 { return d.P99 },
-	"p99_9": func(d *Dist) float64 { return d.P999 }, "max": func(d *Dist) float64 { return d.Max }, "std": func(d *Dist) float64 { return d.Std },
+	"avg": func(d *Dist) float64 { return d.Avg }, "min": func(d *Dist) float64 { return d.Min },
+	"p50": func(d *Dist) float64 { return d.P50 },
+	"p90": func(d *Dist) float64 { return d.P90 }, "p95": func(d *Dist) float64 { return d.P95 },
+	"p99":   func(d *Dist) float64 { return d.P99 },
+	"p99_9": func(d *Dist) float64 { return d.P999 }, "max": func(d *Dist) float64 { return d.Max },
+	"std": func(d *Dist) float64 { return d.Std },
 }
 
 func deref(p *float64) (float64, bool) {
@@ -63,7 +68,8 @@ func (w *Window) ErrorRate() float64 {
 	return float64(w.Errors) / float64(w.Requests+w.Errors)
 }
 
-// ParseThreshold reads one condition: [raw:|steady:]METRIC OP LIMIT with OP one of < <= > >=. Latencies take a unit (250ms, 1.5s).
+// ParseThreshold reads one condition: [raw:|steady:]METRIC OP LIMIT with OP one of < <= > >=. Latencies take a unit
+// (250ms, 1.5s).
 func ParseThreshold(s string) (Threshold, error) {
 	t := Threshold{text: s}
 	at := strings.IndexAny(s, "<>")
@@ -94,7 +100,8 @@ func ParseThreshold(s string) (Threshold, error) {
 		return t, nil
 	}
 	if dist, stat, ok := cutStat(name); !ok {
-		return t, fmt.Errorf("names the metric %q: use %s, or one of %s with _%s", name, strings.Join(keys(plainMetrics), ", "),
+		return t, fmt.Errorf("names the metric %q: use %s, or one of %s with _%s", name,
+			strings.Join(keys(plainMetrics), ", "),
 			strings.Join(keys(distMetrics), ", "), strings.Join(keys(distStats), ", _"))
 	} else if distMetrics[dist] == nil || distStats[stat] == nil {
 		return t, fmt.Errorf("names the metric %q: not known", name)
@@ -195,7 +202,8 @@ func (t Threshold) Check(run *Run) *Miss {
 // maxSLO keeps a limit in milliseconds within what a Duration holds.
 const maxSLO = 24 * 365 * time.Hour
 
-// ParseSLO reads the limits of --goodput: "ttft:250ms itl:50ms latency:20s". A plain number is milliseconds, as in the --goodput of vLLM and aiperf.
+// ParseSLO reads the limits of --goodput: "ttft:250ms itl:50ms latency:20s". A plain number is milliseconds, as in the
+// --goodput of vLLM and aiperf.
 func ParseSLO(s string) (SLO, error) {
 	var slo SLO
 	for _, f := range strings.Fields(s) {

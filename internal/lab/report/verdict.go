@@ -10,8 +10,9 @@ type InvalidError struct{ Reason string }
 
 func (e *InvalidError) Error() string { return e.Reason }
 
-// Verdict returns every reason why the run may not be used, joined: more errors than maxErrorRate (a share, 0 to 1), a wrong token, no proof of
-// transit, or nothing measured. Warm-up requests count too: a server that fails them is not well.
+// Verdict returns every reason why the run may not be used, joined: more errors than maxErrorRate (a share, 0 to 1), a
+// wrong token, no proof of transit, or nothing measured. Warm-up requests count too: a server that fails them is not
+// well.
 func (r *Run) Verdict(maxErrorRate float64) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, &InvalidError{fmt.Sprintf(format, a...)}) }

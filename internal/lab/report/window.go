@@ -39,8 +39,9 @@ func started(r *Row) int64 {
 	return r.Intended
 }
 
-// SteadySpan lasts from after past the first measured start (or from, whichever is later; the end of a ramp) to the moment load stopped being held: heldUntil,
-// or the last measured start when that is Absent. It is false when nothing started in it.
+// SteadySpan lasts from after past the first measured start (or from, whichever is later; the end of a ramp) to the
+// moment load stopped being held: heldUntil, or the last measured start when that is Absent. It is false when nothing
+// started in it.
 func SteadySpan(rows []Row, after time.Duration, from, heldUntil int64) (Span, bool) {
 	raw, ok := RawSpan(rows)
 	if !ok {
@@ -89,7 +90,8 @@ func (s SLO) met(r *Row) bool {
 	return true
 }
 
-// Summarize computes the window of the measured requests that started within span. gaps may be nil. CPU figures are left to the caller.
+// Summarize computes the window of the measured requests that started within span. gaps may be nil. CPU figures are
+// left to the caller.
 func Summarize(rows []Row, span Span, gaps *hdrhistogram.Histogram, slo SLO) *Window {
 	s := NewSummary(span, slo)
 	for i := range rows {
@@ -158,7 +160,8 @@ func (s *Summary) Add(r *Row) {
 func (s *Summary) Window(gaps *hdrhistogram.Histogram) *Window {
 	w := s.w
 	w.StartS, w.EndS, w.ICL = float64(s.span.Start)/1e9, float64(s.span.End)/1e9, DistOfHist(gaps)
-	w.TTFT, w.ITL, w.Latency, w.EffectiveLatency = NewDist(s.ttft), NewDist(s.itl), NewDist(s.latency), NewDist(s.effective)
+	w.TTFT, w.ITL, w.Latency, w.EffectiveLatency = NewDist(s.ttft), NewDist(s.itl), NewDist(s.latency),
+		NewDist(s.effective)
 	sec := s.span.seconds()
 	if w.Requests > 0 && !s.uncounted {
 		w.OutputTokens = Ptr(s.tokens)
@@ -178,7 +181,8 @@ func (s *Summary) Window(gaps *hdrhistogram.Histogram) *Window {
 	return &w
 }
 
-// TTFTs and ITLs are the values that the window's distributions were made of, in milliseconds, sorted; they are for curves, after Window.
+// TTFTs and ITLs are the values that the window's distributions were made of, in milliseconds, sorted; they are for
+// curves, after Window.
 func (s *Summary) TTFTs() []float64 { return inMS(s.ttft) }
 
 // ITLs are the mean inter-token latencies of the requests, as TTFTs.
@@ -253,12 +257,13 @@ func MarkRows(run *Run, rows []Row) {
 	}
 }
 
-// minBusiest is how many starts the busiest 2 s must hold before they can be called a burst: below it chance alone gives 3 times the mean.
+// minBusiest is how many starts the busiest 2 s must hold before they can be called a burst: below it chance alone
+// gives 3 times the mean.
 const minBusiest = 20
 
-// NotSteady tells whether the busiest 2 s hold over 3 times the mean starts of 2 s. The mean is taken over the time in which requests
-// started, or over one median latency where that is longer: a closed loop that runs steadily spreads its starts over a latency, one that opens with a
-// burst does not.
+// NotSteady tells whether the busiest 2 s hold over 3 times the mean starts of 2 s. The mean is taken over the time in
+// which requests started, or over one median latency where that is longer: a closed loop that runs steadily spreads its
+// starts over a latency, one that opens with a burst does not.
 func NotSteady(rows []Row) bool {
 	var starts, lat []float64
 	for i := range rows {

@@ -9,15 +9,18 @@ import (
 
 const msec = int64(time.Millisecond)
 
-// row makes a complete measured request that was sent at start ms and took these times (ms) to the first and last of n tokens.
+// row makes a complete measured request that was sent at start ms and took these times (ms) to the first and last of n
+// tokens.
 func row(id int, start, ttft, gen int64, n int) Row {
 	s := start * msec
-	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: max(0, s-msec), Sent: s, First: s + ttft*msec, Last: s + (ttft+gen)*msec,
-		End: s + (ttft+gen)*msec + msec, Status: 200, Ended: EndComplete, OutputTokens: n, Chunks: n, Wrong: 0}
+	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: max(0, s-msec), Sent: s, First: s + ttft*msec,
+		Last: s + (ttft+gen)*msec,
+		End:  s + (ttft+gen)*msec + msec, Status: 200, Ended: EndComplete, OutputTokens: n, Chunks: n, Wrong: 0}
 }
 
 func failed(id int, start int64, errType string) Row {
-	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: start * msec, Sent: start * msec, First: Absent, Last: Absent, End: (start + 1) * msec,
+	return Row{ID: fmt.Sprint("r", id), Phase: PhaseMeasured, Intended: start * msec, Sent: start * msec, First: Absent,
+		Last: Absent, End: (start + 1) * msec,
 		Status: 503, Ended: EndFailed, ErrorType: errType, OutputTokens: Absent, Wrong: Absent}
 }
 
@@ -42,13 +45,16 @@ func TestWindowsArithmetic(t *testing.T) {
 		t.Fatalf("raw span %v %v, want %v", raw, ok, want)
 	}
 	w := Summarize(rows, raw, nil, SLO{TTFT: 200 * time.Millisecond, ITL: 100 * time.Millisecond})
-	if w.Requests != 5 || w.Errors != 2 || w.Canceled != 1 || w.ErrorsByType["overloaded_error"] != 1 || w.ErrorsByType["timeout"] != 1 {
+	if w.Requests != 5 || w.Errors != 2 || w.Canceled != 1 || w.ErrorsByType["overloaded_error"] != 1 ||
+		w.ErrorsByType["timeout"] != 1 {
 		t.Errorf("raw %+v", w)
 	}
-	if *w.OutputTokens != 45 || math.Abs(*w.RequestsPerS-5/14.501) > 1e-9 || math.Abs(*w.OutputTokensPer-45/14.501) > 1e-9 {
+	if *w.OutputTokens != 45 || math.Abs(*w.RequestsPerS-5/14.501) > 1e-9 ||
+		math.Abs(*w.OutputTokensPer-45/14.501) > 1e-9 {
 		t.Errorf("rates %v %v", *w.RequestsPerS, *w.OutputTokensPer)
 	}
-	if w.TTFT.Min != 50 || w.TTFT.P50 != 200 || w.TTFT.Max != 500 || w.ITL.Min != 100 || w.ITL.Max != 200 || w.Latency.Max != 2500 || w.EffectiveLatency.Max != 2502 {
+	if w.TTFT.Min != 50 || w.TTFT.P50 != 200 || w.TTFT.Max != 500 || w.ITL.Min != 100 || w.ITL.Max != 200 ||
+		w.Latency.Max != 2500 || w.EffectiveLatency.Max != 2502 {
 		t.Errorf("ttft %+v itl %+v latency %+v effective %+v", w.TTFT, w.ITL, w.Latency, w.EffectiveLatency)
 	}
 	if *w.GoodRequests != 3 || *w.WrongTokens != 0 || w.Audited != 5 {
@@ -60,11 +66,13 @@ func TestWindowsArithmetic(t *testing.T) {
 		t.Fatalf("steady span %v %v, want %v", steady, ok, want)
 	}
 	w = Summarize(rows, steady, nil, SLO{})
-	if w.Requests != 3 || w.Errors != 1 || w.Canceled != 1 || *w.RequestsPerS != 0.75 || w.TTFT.P50 != 300 || w.GoodRequests != nil {
+	if w.Requests != 3 || w.Errors != 1 || w.Canceled != 1 || *w.RequestsPerS != 0.75 || w.TTFT.P50 != 300 ||
+		w.GoodRequests != nil {
 		t.Errorf("steady %+v", w)
 	}
 	// Load stopped being held before the last start; a ramp lasted past the 10 s.
-	if steady, ok = SteadySpan(rows, 10*time.Second, 12_500*msec, 14_500*msec); !ok || Summarize(rows, steady, nil, SLO{}).Requests != 1 {
+	if steady, ok = SteadySpan(rows, 10*time.Second, 12_500*msec, 14_500*msec); !ok ||
+		Summarize(rows, steady, nil, SLO{}).Requests != 1 {
 		t.Errorf("steady with ramp %v %v", steady, ok)
 	}
 	if _, ok = SteadySpan(rows, time.Minute, 0, Absent); ok {
@@ -99,7 +107,8 @@ func TestNotSteady(t *testing.T) {
 		name string
 		rows []Row
 		want bool
-	}{{"opening burst", burst, true}, {"even", steady, false}, {"late burst", late, true}, {"a handful", few, false}, {"none", nil, false}} {
+	}{{"opening burst", burst, true}, {"even", steady, false}, {"late burst", late, true}, {"a handful", few, false},
+		{"none", nil, false}} {
 		if got := NotSteady(c.rows); got != c.want {
 			t.Errorf("%s: not steady %v", c.name, got)
 		}
@@ -165,11 +174,13 @@ func TestSeries(t *testing.T) {
 	}
 	for i, want := range []struct{ started, completed, errors, open int }{{2, 0, 0, 2}, {1, 1, 1, 1}, {0, 1, 0, 0}} {
 		s := got[i]
-		if s.T != i || s.Started != want.started || s.Completed != want.completed || s.Errors != want.errors || s.Open != want.open {
+		if s.T != i || s.Started != want.started || s.Completed != want.completed || s.Errors != want.errors ||
+			s.Open != want.open {
 			t.Errorf("second %d: %+v, want %+v", i, s, want)
 		}
 	}
-	if got[0].Chunks != 3 || got[1].Chunks != 4 || *got[0].TTFTp50 != 50 || *got[1].TTFTp50 != 400 || got[2].TTFTp50 != nil || got[0].FrontendCPU != nil {
+	if got[0].Chunks != 3 || got[1].Chunks != 4 || *got[0].TTFTp50 != 50 || *got[1].TTFTp50 != 400 ||
+		got[2].TTFTp50 != nil || got[0].FrontendCPU != nil {
 		t.Errorf("%+v", got)
 	}
 	want := csvHeader + "0,2,0,0,2,3,50.0000,50.0000,,,,\n1,1,1,1,1,4,400.0000,400.0000,,,,\n2,0,1,0,0,0,,,,,,\n"

@@ -15,12 +15,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestEveryCellIsMeasured runs a small table over real links; each item of each stream is checked where it arrives.
 func TestEveryCellIsMeasured(t *testing.T) {
-	s, err := transportbench.StartServer(t.Context(), "127.0.0.1:0", nil, func(host string) transportbench.Handler { return NewHandler(host, slog.New(slog.DiscardHandler)) })
+	s, err := transportbench.StartServer(t.Context(), "127.0.0.1:0", nil,
+		func(host string) transportbench.Handler { return NewHandler(host, slog.New(slog.DiscardHandler)) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r, err := Execute(t.Context(), Config{Connect: s.Addr(), Planes: []string{"tcp", "quic"}, Lanes: []int{1, 4}, Streams: []int{3, 16}, Items: 600, Runs: 1})
+	r, err := Execute(t.Context(), Config{Connect: s.Addr(), Planes: []string{"tcp", "quic"}, Lanes: []int{1, 4},
+		Streams: []int{3, 16}, Items: 600, Runs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,8 @@ func TestEveryCellIsMeasured(t *testing.T) {
 				}
 				busiest, err := strconv.ParseFloat(v[0].Note, 64)
 				if err != nil || busiest < 0.99 || busiest > 4 {
-					t.Errorf("%s: %s: the busiest lane has %q of the mean", tab.Title, transportbench.Key(row, col), v[0].Note)
+					t.Errorf("%s: %s: the busiest lane has %q of the mean", tab.Title, transportbench.Key(row, col),
+						v[0].Note)
 				}
 				if col == "16 streams" && strings.HasSuffix(row, "4 lanes") && busiest > 2 {
 					t.Errorf("16 streams are spread unevenly over 4 lanes: %v", busiest)

@@ -32,7 +32,8 @@ func (e *WrongItemError) Error() string {
 }
 
 // run measures one cell once: so many items of a size, split evenly over streams, after a warm-up of a tenth of them.
-func run(ctx context.Context, ctl *transportbench.Control, log *slog.Logger, plane string, lanes, streams, items, size int) (m measured, err error) {
+func run(ctx context.Context, ctl *transportbench.Control, log *slog.Logger, plane string, lanes, streams, items,
+	size int) (m measured, err error) {
 	var d responseplane.Descriptor
 	if err := ctl.Call("open", plane, &d); err != nil {
 		return m, err
@@ -108,8 +109,10 @@ func laneBytes(f *responseplane.Frontend) map[int]uint64 {
 	return out
 }
 
-// round opens the streams, has the worker write, and reads all of them to their ends. The time is from the request to write until the last end.
-func round(ctx context.Context, ctl *transportbench.Control, f *responseplane.Frontend, node transport.NodeID, streams, items, size int) (time.Duration, error) {
+// round opens the streams, has the worker write, and reads all of them to their ends. The time is from the request to
+// write until the last end.
+func round(ctx context.Context, ctl *transportbench.Control, f *responseplane.Frontend, node transport.NodeID, streams,
+	items, size int) (time.Duration, error) {
 	s := start{Size: size}
 	responses := make([]*responseplane.Response, streams)
 	defer func() {
@@ -149,7 +152,8 @@ func read(ctx context.Context, r *responseplane.Response, stream, items, size in
 	for {
 		batch, err := r.NextBatch(ctx)
 		for _, item := range batch {
-			if len(item) != size || binary.BigEndian.Uint32(item) != uint32(stream) || binary.BigEndian.Uint32(item[4:]) != uint32(next) {
+			if len(item) != size || binary.BigEndian.Uint32(item) != uint32(stream) ||
+				binary.BigEndian.Uint32(item[4:]) != uint32(next) {
 				return &WrongItemError{stream, next, size}
 			}
 			next++

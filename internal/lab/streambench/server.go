@@ -27,7 +27,8 @@ type start struct {
 func settings(plane string, lanes int) planeflags.Settings {
 	s := transportbench.Spec{Plane: plane}.Settings()
 	s.Lanes, s.ServerEndpoints, s.StreamWindow, s.Urgent = lanes, transportbench.Endpoints, 64<<10, true
-	s.KeepAlive, s.Idle, s.ActivePing, s.Resume, s.BatchGap = 5*time.Second, 15*time.Second, time.Second, 10*time.Second, 2*time.Millisecond
+	s.KeepAlive, s.Idle, s.ActivePing, s.Resume, s.BatchGap = 5*time.Second, 15*time.Second, time.Second,
+		10*time.Second, 2*time.Millisecond
 	return s
 }
 
@@ -91,7 +92,8 @@ func (h *handler) open(ctx context.Context, plane string) (d responseplane.Descr
 
 func (h *handler) start(ctx context.Context, s start) error {
 	if h.worker == nil || len(s.Terms) != len(s.Items) || s.Size < itemHead {
-		return fmt.Errorf("%d streams, %d counts and items of %d bytes make no sense, or nothing is open", len(s.Terms), len(s.Items), s.Size)
+		return fmt.Errorf("%d streams, %d counts and items of %d bytes make no sense, or nothing is open", len(s.Terms),
+			len(s.Items), s.Size)
 	}
 	writers := make([]*responseplane.Writer, len(s.Terms))
 	for i, t := range s.Terms {
@@ -119,7 +121,8 @@ func (h *handler) start(ctx context.Context, s start) error {
 // itemHead is what an item begins with.
 const itemHead = 8
 
-// flushEvery is after how many bytes of items a stream has its lane written: as an engine that makes one pass after the other does.
+// flushEvery is after how many bytes of items a stream has its lane written: as an engine that makes one pass after the
+// other does.
 const flushEvery = 16 << 10
 
 func write(ctx context.Context, w *responseplane.Writer, stream, items, size int) error {

@@ -84,7 +84,8 @@ func withDrops(m Measured) Value {
 	for _, k := range []struct {
 		name string
 		n    *uint64
-	}{{"RcvbufErrors", m.Drops.Rcvbuf}, {"socket", m.Drops.Socket}, {"library", m.Drops.Library}, {"lost", m.Drops.Lost}} {
+	}{{"RcvbufErrors", m.Drops.Rcvbuf}, {"socket", m.Drops.Socket}, {"library", m.Drops.Library},
+		{"lost", m.Drops.Lost}} {
 		if k.n != nil {
 			parts = append(parts, fmt.Sprintf("%s %d", k.name, *k.n))
 		}
@@ -134,12 +135,14 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 	if has(TableMessages) {
 		t := table("Messages over one lane", "")
 		if quic && slices.Contains(c.Planes, transport.PlaneTCP) {
-			t.Ratios = append(t.Ratios, Ratio{Title: columnQUIC + " / " + columnTCP, Column: columnQUIC, Base: columnTCP})
+			t.Ratios = append(t.Ratios, Ratio{Title: columnQUIC + " / " + columnTCP, Column: columnQUIC,
+				Base: columnTCP})
 		}
 		for _, col := range c.columns() {
 			spec := Spec{Plane: col.plane, MTU: col.mtu, Endpoints: 1}
 			for _, x := range []cell{
-				{row: "64 B, one at a time (msg/s)", size: small, mode: OneAtATime, value: perSecond, alsoRow: "64 B, one at a time, p50 (us)", also: p50},
+				{row: "64 B, one at a time (msg/s)", size: small, mode: OneAtATime, value: perSecond,
+					alsoRow: "64 B, one at a time, p50 (us)", also: p50},
 				{row: "64 B, 64 in flight (msg/s)", size: small, mode: InFlight, value: perSecond},
 				{row: "64 B, pipelined (msg/s)", size: small, mode: Pipelined, value: perSecond},
 				{row: "64 KiB, one at a time (msg/s)", size: large, mode: OneAtATime, value: perSecond},
@@ -170,19 +173,23 @@ func (c Config) cells() (tables []*Table, cells []cell) {
 			}
 		}
 		if quic && slices.Contains(c.Planes, transport.PlaneTCP) {
-			t.Ratios = append(t.Ratios, Ratio{Title: "quic / tcp", Column: transport.PlaneQUIC, Base: transport.PlaneTCP})
+			t.Ratios = append(t.Ratios, Ratio{Title: "quic / tcp", Column: transport.PlaneQUIC,
+				Base: transport.PlaneTCP})
 		}
 		toFirst(t, rows(cells, t), c.Planes...)
 	}
 	if has(TablePorts) && quic {
-		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)", Scaling(1, 4, 8))
+		t := table("64 KiB messages, pipelined, over quic lanes x server sockets, one port each (MiB/s)",
+			Scaling(1, 4, 8))
 		for _, k := range [][2]int{{1, 4}, {4, 4}, {8, 4}, {8, 8}} {
-			both(t, fmt.Sprintf("%s x %d ports", Lanes(k[0]), k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]}, k[0])
+			both(t, fmt.Sprintf("%s x %d ports", Lanes(k[0]), k[1]), Spec{Plane: transport.PlaneQUIC, Endpoints: k[1]},
+				k[0])
 		}
 		toFirst(t, rows(cells, t), fromServerColumn, ToServer)
 	}
 	if has(TableGroup) && quic {
-		t := table("64 KiB messages, pipelined, over 8 quic lanes, server sockets in one SO_REUSEPORT group (MiB/s)", Scaling(8))
+		t := table("64 KiB messages, pipelined, over 8 quic lanes, server sockets in one SO_REUSEPORT group (MiB/s)",
+			Scaling(8))
 		for _, n := range []int{4, 8, 32} {
 			both(t, fmt.Sprintf("%d sockets", n), Spec{Plane: transport.PlaneQUIC, Group: n}, 8)
 		}
@@ -212,7 +219,8 @@ func toFirst(t *Table, rows []string, columns ...string) {
 	}
 }
 
-// Execute measures every cell once in each repetition, one after the other. On an error it returns what was measured before too.
+// Execute measures every cell once in each repetition, one after the other. On an error it returns what was measured
+// before too.
 func Execute(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -225,17 +233,18 @@ func Execute(ctx context.Context, c Config) (*Report, error) {
 	tables, cells := c.cells()
 	var all []Cell
 	for _, x := range cells {
-		all = append(all, Cell{Name: fmt.Sprintf("%s: %s, %s", x.table.Title, x.row, x.column), Measure: func(ctx context.Context) error {
-			m, err := run(ctx, ctl, c.Log, x.spec, x.lanes, x.size, c.Messages, x.mode)
-			if err != nil {
-				return err
-			}
-			x.table.Add(x.row, x.column, x.value(m))
-			if x.also != nil {
-				x.table.Add(x.alsoRow, x.column, x.also(m))
-			}
-			return nil
-		}})
+		all = append(all, Cell{Name: fmt.Sprintf("%s: %s, %s", x.table.Title, x.row, x.column),
+			Measure: func(ctx context.Context) error {
+				m, err := run(ctx, ctl, c.Log, x.spec, x.lanes, x.size, c.Messages, x.mode)
+				if err != nil {
+					return err
+				}
+				x.table.Add(x.row, x.column, x.value(m))
+				if x.also != nil {
+					x.table.Add(x.alsoRow, x.column, x.also(m))
+				}
+				return nil
+			}})
 	}
 	r := &Report{Schema: Schema, Cores: procstat.CPUs(), Messages: c.Messages, Runs: c.Runs, Tables: tables}
 	return r, Repeat(ctx, c.Runs, all, c.Progress)

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func server(t *testing.T) string {
 	t.Helper()
-	s, err := StartServer(t.Context(), "127.0.0.1:0", nil, func(host string) Handler { return NewHandler(host, slog.New(slog.DiscardHandler)) })
+	s, err := StartServer(t.Context(), "127.0.0.1:0", nil,
+		func(host string) Handler { return NewHandler(host, slog.New(slog.DiscardHandler)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func server(t *testing.T) string {
 
 // TestEveryTableHasEveryCell runs all tables with few messages over real lanes.
 func TestEveryTableHasEveryCell(t *testing.T) {
-	r, err := Execute(t.Context(), Config{Connect: server(t), Planes: []string{"tcp", "quic"}, Tables: Tables(), Messages: 64, Runs: 1})
+	r, err := Execute(t.Context(), Config{Connect: server(t), Planes: []string{"tcp", "quic"}, Tables: Tables(),
+		Messages: 64, Runs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,8 @@ func TestEveryTableHasEveryCell(t *testing.T) {
 						t.Errorf("%s: %s is %v", tab.Title, Key(row, col), v)
 					}
 					quic := strings.HasPrefix(col, "quic") || strings.Contains(col, "the server")
-					if quic && !strings.Contains(tab.Title, "one lane") && (!strings.Contains(v.Note, "socket ") || !strings.Contains(v.Note, "library ") || !strings.Contains(v.Note, "lost ")) {
+					if quic && !strings.Contains(tab.Title, "one lane") && (!strings.Contains(v.Note, "socket ") ||
+						!strings.Contains(v.Note, "library ") || !strings.Contains(v.Note, "lost ")) {
 						t.Errorf("%s: %s says no drops: %q", tab.Title, Key(row, col), v.Note)
 					}
 				}
@@ -58,7 +61,8 @@ func TestEveryTableHasEveryCell(t *testing.T) {
 		}
 		rows[tab.Title] = len(tab.Rows) * len(tab.Columns)
 		var out strings.Builder
-		if err := benchtable.Print(&out, tab.Shown()); err != nil || strings.Count(out.String(), "\n") < len(tab.Rows)+2 {
+		if err := benchtable.Print(&out, tab.Shown()); err != nil || strings.Count(out.String(), "\n") < len(tab.Rows)+
+			2 {
 			t.Errorf("%v\n%s", err, &out)
 		}
 	}
@@ -83,9 +87,11 @@ func TestEveryTableHasEveryCell(t *testing.T) {
 	}
 }
 
-// TestTableShowsRangesAndTheFirst: what a reader sees of three repetitions, of a cell that was not measured, and the ratio of the medians.
+// TestTableShowsRangesAndTheFirst: what a reader sees of three repetitions, of a cell that was not measured, and the
+// ratio of the medians.
 func TestTableShowsRangesAndTheFirst(t *testing.T) {
-	tab := Table{Title: "T", Note: "N", Ratios: []Ratio{{Title: "b / a", Column: "b", Base: "a"}, {Title: "a, to r", Column: "a", Base: "a", Rows: map[string]string{"r": "r", "s": "r"}}}}
+	tab := Table{Title: "T", Note: "N", Ratios: []Ratio{{Title: "b / a", Column: "b", Base: "a"},
+		{Title: "a, to r", Column: "a", Base: "a", Rows: map[string]string{"r": "r", "s": "r"}}}}
 	for i, v := range []float64{20000, 10000, 40000} {
 		tab.Add("r", "a", Value{Number: v})
 		tab.Add("r", "b", Value{Number: v / 2, Note: []string{"x", "y", "x"}[i]})
@@ -96,7 +102,8 @@ func TestTableShowsRangesAndTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(out.String()), " ")
-	if want := "T a b b / a a, to r r 10,000 to 40,000 (first 20,000) 5,000 to 20,000 (first 10,000) [x; y] 0.50 [0.50-0.50] 1.00 [1.00-1.00] s 1.0 - - 0.00 N"; got != want {
+	if want := "T a b b / a a, to r r 10,000 to 40,000 (first 20,000) 5,000 to 20,000 (first 10,000) [x; y] 0.50 " +
+		"[0.50-0.50] 1.00 [1.00-1.00] s 1.0 - - 0.00 N"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 }
@@ -144,7 +151,9 @@ func TestMessagesThatAreLostAreAnError(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := Execute(t.Context(), Config{Messages: 1}); err == nil || !strings.Contains(err.Error(), "nothing to measure") || !strings.Contains(err.Error(), "64 or more") || !strings.Contains(err.Error(), "1 or more") {
+	if _, err := Execute(t.Context(), Config{Messages: 1}); err == nil || !strings.Contains(err.Error(),
+		"nothing to measure") || !strings.Contains(err.Error(), "64 or more") || !strings.Contains(err.Error(),
+		"1 or more") {
 		t.Errorf("%v", err)
 	}
 	ctl, err := DialControl(t.Context(), server(t))
@@ -152,7 +161,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ctl.Close()
-	if err := ctl.Call("open", Spec{Plane: "smoke", Endpoints: 1}, nil); err == nil || !strings.Contains(err.Error(), "smoke") {
+	if err := ctl.Call("open", Spec{Plane: "smoke", Endpoints: 1}, nil); err == nil || !strings.Contains(err.Error(),
+		"smoke") {
 		t.Errorf("%v", err)
 	}
 	if err := ctl.Call("dance", nil, nil); err == nil || !strings.Contains(err.Error(), `"dance" is not known`) {

@@ -41,11 +41,13 @@ type Measured struct {
 type WrongCountError struct{ Want, Got, WantBytes, GotBytes uint64 }
 
 func (e *WrongCountError) Error() string {
-	return fmt.Sprintf("%d messages with %d bytes were sent, %d with %d bytes have arrived", e.Want, e.WantBytes, e.Got, e.GotBytes)
+	return fmt.Sprintf("%d messages with %d bytes were sent, %d with %d bytes have arrived", e.Want, e.WantBytes, e.Got,
+		e.GotBytes)
 }
 
 // run measures one cell once: messages of a size in one mode over so many lanes.
-func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, size, messages int, mode string) (m Measured, err error) {
+func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, size, messages int,
+	mode string) (m Measured, err error) {
 	var o Opened
 	if err := ctl.Call("open", s, &o); err != nil {
 		return m, err
@@ -69,7 +71,8 @@ func run(ctx context.Context, ctl *Control, log *slog.Logger, s Spec, lanes, siz
 	defer stop()
 	body := make([]byte, size)
 	// The first messages make windows and buffers grow, and let a QUIC acceptor see its lanes.
-	if err := each(conns, func(i int, c transport.Conn) error { _, err := pingPong(c, body, 8); return err }); err != nil {
+	if err := each(conns,
+		func(i int, c transport.Conn) error { _, err := pingPong(c, body, 8); return err }); err != nil {
 		return m, err
 	}
 	m.Messages, m.Bytes = messages, int64(messages)*int64(size)

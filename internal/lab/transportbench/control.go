@@ -48,8 +48,10 @@ type Server struct {
 	wg     sync.WaitGroup
 }
 
-// StartServer listens on address. create makes the handler of a connection; host is the address of this machine that the client has dialled.
-func StartServer(ctx context.Context, address string, log *slog.Logger, create func(host string) Handler) (*Server, error) {
+// StartServer listens on address. create makes the handler of a connection; host is the address of this machine that
+// the client has dialled.
+func StartServer(ctx context.Context, address string, log *slog.Logger, create func(host string) Handler) (*Server,
+	error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)

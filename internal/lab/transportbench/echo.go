@@ -61,7 +61,8 @@ func ask(messages, size int) []byte {
 // send writes what a message of kind send asks for.
 func send(w *bufio.Writer, asked []byte) error {
 	if len(asked) != 8 || binary.BigEndian.Uint32(asked[4:]) > maxMessage {
-		return fmt.Errorf("a message of kind send says %x: it holds a count and a size of at most %d", asked, maxMessage)
+		return fmt.Errorf("a message of kind send says %x: it holds a count and a size of at most %d", asked,
+			maxMessage)
 	}
 	body := make([]byte, binary.BigEndian.Uint32(asked[4:]))
 	for range binary.BigEndian.Uint32(asked) {

@@ -19,8 +19,9 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// group is sockets that share one port, among which the kernel spreads connections by a hash. The transport has no such mode, because the hash is uneven:
-// this is how much. Buffers and windows are the transport's, its reader with GRO is not.
+// group is sockets that share one port, among which the kernel spreads connections by a hash. The transport has no such
+// mode, because the hash is uneven: this is how much. Buffers and windows are the transport's, its reader with GRO is
+// not.
 type group struct {
 	address string
 	port    int
@@ -55,9 +56,12 @@ func openGroup(ctx context.Context, host string, s Spec) (_ *group, err error) {
 		}
 		t := &quicgo.Transport{Conn: c}
 		g.trs = append(g.trs, t)
-		window := uint64(max(min(granted/4, 1<<20), 64<<10)) // what the transport's lanes have, of which a socket here may get several
-		l, err := t.Listen(tls, &quicgo.Config{MaxIdleTimeout: transportIdle, InitialStreamReceiveWindow: window, MaxStreamReceiveWindow: window,
-			InitialConnectionReceiveWindow: window * 3 / 2, MaxConnectionReceiveWindow: window * 3 / 2, Tracer: g.trace})
+		// what the transport's lanes have, of which a socket here may get several
+		window := uint64(max(min(granted/4, 1<<20), 64<<10))
+		l, err := t.Listen(tls, &quicgo.Config{MaxIdleTimeout: transportIdle, InitialStreamReceiveWindow: window,
+			MaxStreamReceiveWindow:         window,
+			InitialConnectionReceiveWindow: window * 3 / 2, MaxConnectionReceiveWindow: window * 3 / 2,
+			Tracer: g.trace})
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,8 @@ func (d *Drops) add(socket, library, lost uint64) {
 // Settings are the transport's settings of a spec: the programs' defaults.
 func (s Spec) Settings() planeflags.Settings {
 	return planeflags.Settings{
-		Planes: []string{s.Plane}, UDPRecvBuffer: 8 << 20, UDPSendBuffer: 4 << 20, MaxMTU: s.MTU, Idle: transportIdle, GRO: true, GSO: true,
+		Planes: []string{s.Plane}, UDPRecvBuffer: 8 << 20, UDPSendBuffer: 4 << 20, MaxMTU: s.MTU, Idle: transportIdle,
+		GRO: true, GSO: true,
 	}
 }
 

@@ -51,7 +51,8 @@ func (t *Table) Add(row, column string, v Value) {
 	t.Cells[Key(row, column)] = append(t.Cells[Key(row, column)], v)
 }
 
-// Shown is the table as it is printed: in each cell the range over the repetitions, and the first one, which is often the low one.
+// Shown is the table as it is printed: in each cell the range over the repetitions, and the first one, which is often
+// the low one.
 func (t *Table) Shown() benchtable.Table {
 	out := benchtable.Table{Title: t.Title, Head: append([]string{""}, t.Columns...)}
 	for _, r := range t.Ratios {

@@ -45,7 +45,8 @@ func (c Config) Validate() error {
 }
 
 const (
-	// headerTimeout bounds how long a client may take to send a request's header, so that idle connections hold nothing.
+	// headerTimeout bounds how long a client may take to send a request's header, so that idle connections hold
+	// nothing.
 	headerTimeout = 5 * time.Second
 	// idleTimeout is above the scrape interval that Prometheus has by default (60 s), so that it keeps its connection.
 	idleTimeout = 90 * time.Second
@@ -82,7 +83,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	base, cancel := context.WithCancel(context.Background())
-	s := &Server{mux: http.NewServeMux(), addr: l.Addr(), reserve: newReserve(l), cancel: cancel, served: make(chan struct{})}
+	s := &Server{mux: http.NewServeMux(), addr: l.Addr(), reserve: newReserve(l), cancel: cancel,
+		served: make(chan struct{})}
 	s.routes(cfg, others)
 	s.http = &http.Server{
 		Handler:           s.mux,

@@ -110,7 +110,8 @@ func TestPortInUse(t *testing.T) {
 	s := start(t, Config{})
 	_, err := Start(context.Background(), Config{Addr: s.Addr().String()})
 	var fe *cli.FlagError
-	if !errors.As(err, &fe) || !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--admin-addr "+s.Addr().String()+": the port is in use") {
+	if !errors.As(err, &fe) || !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--admin-addr "+
+		s.Addr().String()+": the port is in use") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Start(context.Background(), Config{}); err == nil {

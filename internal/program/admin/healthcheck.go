@@ -14,14 +14,15 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
-// Probe asks the admin listener at addr for a path, "/livez" or "/readyz". A host that stands for all interfaces, or none, means this machine.
-// The error is the answer's first line when the process says that it is not well.
+// Probe asks the admin listener at addr for a path, "/livez" or "/readyz". A host that stands for all interfaces, or
+// none, means this machine. The error is the answer's first line when the process says that it is not well.
 func Probe(ctx context.Context, addr, path string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("admin: probe %s: %w", addr, err)
 	}
-	// A number, not "localhost": an image made from nothing has no file that says what that is. A listener on [::] takes IPv4 too.
+	// A number, not "localhost": an image made from nothing has no file that says what that is. A listener on [::]
+	// takes IPv4 too.
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
@@ -29,7 +30,8 @@ func Probe(ctx context.Context, addr, path string) error {
 	if err != nil {
 		return fmt.Errorf("admin: probe %s: %w", addr, err)
 	}
-	// A transport of its own: no proxy of the environment stands between a process and itself, and no connection stays behind.
+	// A transport of its own: no proxy of the environment stands between a process and itself, and no connection stays
+	// behind.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -58,19 +60,22 @@ func (e *UnhealthyError) Error() string {
 	return fmt.Sprintf("%s: %d %s", e.Path, e.Status, e.Reason)
 }
 
-// AddHealthcheck declares the command `healthcheck`, for health checks of images without a shell or curl: it asks a process on this machine
-// through its admin address and ends with 0 or 1. The program's --admin-addr is declared before; where its default lets the kernel choose the
-// port, the command needs the flag or its environment twin.
+// AddHealthcheck declares the command `healthcheck`, for health checks of images without a shell or curl: it asks a
+// process on this machine through its admin address and ends with 0 or 1. The program's --admin-addr is declared
+// before; where its default lets the kernel choose the port, the command needs the flag or its environment twin.
 func AddHealthcheck(app *cli.App) {
 	paths := map[string]string{"ready": "/readyz", "live": "/livez"}
 	c := app.Command("healthcheck", "asks a running process of this program on this machine whether it is well")
 	g := c.Group("Process")
 	addr := g.Addr("admin-addr", app.Values()["admin-addr"], "the --admin-addr of the process")
 	probe := g.Enum("probe", "ready", []string{"ready", "live"}, "ready: it should get work; live: it needs no restart")
-	timeout := g.Duration("timeout", 3*time.Second, cli.Range(time.Millisecond, time.Minute), "how long the answer may take")
+	timeout := g.Duration("timeout", 3*time.Second, cli.Range(time.Millisecond, time.Minute),
+		"how long the answer may take")
 	c.Check(func() error {
 		if _, port, err := net.SplitHostPort(*addr); err == nil && port == "0" {
-			return errors.New("--admin-addr " + *addr + " has no port that could be asked: give the process and this command the same fixed one, such as :9091 (LANEWAY_ADMIN_ADDR serves both)")
+			return errors.New("--admin-addr " + *addr +
+				" has no port that could be asked: give the process and this command the same fixed one, such as " +
+				":9091 (LANEWAY_ADMIN_ADDR serves both)")
 		}
 		return nil
 	})

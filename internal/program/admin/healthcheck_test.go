@@ -37,7 +37,8 @@ func TestHealthcheck(t *testing.T) {
 	}
 	for _, addr := range []string{":" + port, "0.0.0.0:" + port, "127.0.0.1:" + port} {
 		ready.Store(false)
-		if code, errs := healthcheck(t, "--admin-addr", addr); code != 1 || errs != "prog healthcheck: /readyz: 503 no worker is known\n" {
+		if code, errs := healthcheck(t, "--admin-addr", addr); code != 1 ||
+			errs != "prog healthcheck: /readyz: 503 no worker is known\n" {
 			t.Errorf("%s: code %d, %q", addr, code, errs)
 		}
 		if code, errs := healthcheck(t, "--admin-addr", addr, "--probe", "live"); code != 0 || errs != "" {
@@ -59,13 +60,15 @@ func TestHealthcheckOfNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if code, errs := healthcheck(t, "--admin-addr", l.Addr().String(), "--timeout", "50ms"); code != 1 || !strings.Contains(errs, "--timeout 50ms") {
+	if code, errs := healthcheck(t, "--admin-addr", l.Addr().String(), "--timeout", "50ms"); code != 1 ||
+		!strings.Contains(errs, "--timeout 50ms") {
 		t.Errorf("a silent process: code %d, %q", code, errs)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, errs := healthcheck(t, "--admin-addr", l.Addr().String()); code != 1 || !strings.Contains(errs, "refused") {
+	if code, errs := healthcheck(t, "--admin-addr", l.Addr().String()); code != 1 ||
+		!strings.Contains(errs, "refused") {
 		t.Errorf("no process: code %d, %q", code, errs)
 	}
 }
@@ -73,7 +76,8 @@ func TestHealthcheckOfNobody(t *testing.T) {
 func TestProbeTellsUnhealthyFromUnreachable(t *testing.T) {
 	s := start(t, Config{Live: func() error { return errors.New("stuck") }})
 	var u *UnhealthyError
-	if err := Probe(context.Background(), s.Addr().String(), "/livez"); !errors.As(err, &u) || u.Status != 503 || u.Reason != "stuck" {
+	if err := Probe(context.Background(), s.Addr().String(), "/livez"); !errors.As(err, &u) || u.Status != 503 ||
+		u.Reason != "stuck" {
 		t.Errorf("%v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// WriteJSON answers with v, indented for people. Lists and objects that are empty are [] and {}, never null: scripts iterate over them. A value
-// that cannot be marshalled is a 500 that says why, not half an answer.
+// WriteJSON answers with v, indented for people. Lists and objects that are empty are [] and {}, never null: scripts
+// iterate over them. A value that cannot be marshalled is a 500 that says why, not half an answer.
 func WriteJSON(w http.ResponseWriter, v any) {
 	text, err := json.MarshalIndent(withoutNil(v), "", " ")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestEmptyListsAreNotNull, wherever they stand; what may be absent stays absent, and the value that was given is not touched.
+// TestEmptyListsAreNotNull, wherever they stand; what may be absent stays absent, and the value that was given is not
+// touched.
 func TestEmptyListsAreNotNull(t *testing.T) {
 	type inner struct {
 		List []string
@@ -26,7 +27,8 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 		own   []string
 	}
 	build := func() view {
-		return view{At: time.Unix(0, 0).UTC(), Ins: []inner{{}}, Map: map[string]inner{"a": {By: map[string][]int{"b": nil}}}, Ptr: &inner{}, Any: inner{}}
+		return view{At: time.Unix(0, 0).UTC(), Ins: []inner{{}},
+			Map: map[string]inner{"a": {By: map[string][]int{"b": nil}}}, Ptr: &inner{}, Any: inner{}}
 	}
 	v := build()
 	w := httptest.NewRecorder()

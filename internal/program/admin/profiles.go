@@ -17,7 +17,8 @@ const pprofFlag = "admin-pprof"
 
 // DeclareProfiles declares the flag of Config.ProfilesForAll.
 func DeclareProfiles(g *cli.Group) *bool {
-	return g.Bool(pprofFlag, false, "serve /debug/pprof/ to clients on other hosts too: they can slow the process down, and read names out of it")
+	return g.Bool(pprofFlag, false,
+		"serve /debug/pprof/ to clients on other hosts too: they can slow the process down, and read names out of it")
 }
 
 func (s *Server) profiles(forAll bool) {
@@ -36,7 +37,8 @@ func (s *Server) profiles(forAll bool) {
 func loopbackOnly(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if at, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !at.Addr().Unmap().IsLoopback() {
-			http.Error(w, "profiles are for clients on this host: ask from here, or start the process with --"+pprofFlag, http.StatusForbidden)
+			http.Error(w, "profiles are for clients on this host: ask from here, or start the process with --"+
+				pprofFlag, http.StatusForbidden)
 			return
 		}
 		h(w, r)

@@ -15,13 +15,15 @@ func TestProfilesAreForThisHost(t *testing.T) {
 		r.RemoteAddr = from
 		w := httptest.NewRecorder()
 		s.mux.ServeHTTP(w, r)
-		if strings.HasPrefix(path, "/debug") && w.Code == http.StatusForbidden && !strings.Contains(w.Body.String(), "--admin-pprof") {
+		if strings.HasPrefix(path, "/debug") && w.Code == http.StatusForbidden && !strings.Contains(w.Body.String(),
+			"--admin-pprof") {
 			t.Errorf("%s: the refusal does not say what to do: %s", path, w.Body)
 		}
 		return w.Code
 	}
 	closed, open := start(t, Config{}), start(t, Config{ProfilesForAll: true})
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/pprof/heap", "/debug/pprof/profile", "/debug/pprof/trace"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/pprof/heap",
+		"/debug/pprof/profile", "/debug/pprof/trace"} {
 		for from, code := range map[string]int{
 			"127.0.0.1:1": 200, "127.9.9.9:1": 200, "[::1]:1": 200, "[::ffff:127.0.0.1]:1": 200,
 			"10.0.0.1:1": 403, "[fe80::1%eth0]:1": 403, "[::ffff:10.0.0.1]:1": 403, "@": 403, "": 403,
@@ -44,9 +46,12 @@ func TestProfilesAreForThisHost(t *testing.T) {
 
 func TestCmdlineHasNoSecrets(t *testing.T) {
 	defer func(args []string) { os.Args = args }(os.Args)
-	os.Args = []string{"frontend", "--nats-url", "nats://svc:secret@host:4222", "--etcd-endpoints=http://root:secret@host:2379", "--otlp-endpoint=http://c/?key=secret", "--name=a"}
-	want := "frontend --nats-url nats://xxxxx@host:4222 --etcd-endpoints=http://xxxxx@host:2379 --otlp-endpoint=http://c/?key=xxxxx --name=a"
-	if code, body := get(t, start(t, Config{}), "/debug/pprof/cmdline"); code != 200 || strings.ReplaceAll(body, "\x00", " ") != want {
+	os.Args = []string{"frontend", "--nats-url", "nats://svc:secret@host:4222",
+		"--etcd-endpoints=http://root:secret@host:2379", "--otlp-endpoint=http://c/?key=secret", "--name=a"}
+	want := "frontend --nats-url nats://xxxxx@host:4222 --etcd-endpoints=http://xxxxx@host:2379 " +
+		"--otlp-endpoint=http://c/?key=xxxxx --name=a"
+	if code, body := get(t, start(t, Config{}), "/debug/pprof/cmdline"); code != 200 || strings.ReplaceAll(body, "\x00",
+		" ") != want {
 		t.Errorf("%d %q", code, body)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"syscall"
 )
 
-// reserved is how many files are kept for the admin port: a probe of each kind, a scrape, and a person who looks for what has the others.
+// reserved is how many files are kept for the admin port: a probe of each kind, a scrape, and a person who looks for
+// what has the others.
 const reserved = 8
 
-// reserve is a listener that still accepts when the process has no file left: it keeps some that nobody uses, and gives one up for each connection that
-// would find none. A process that serves at its limit of files must not be killed because its health cannot be asked for.
+// reserve is a listener that still accepts when the process has no file left: it keeps some that nobody uses, and gives
+// one up for each connection that would find none. A process that serves at its limit of files must not be killed
+// because its health cannot be asked for.
 type reserve struct {
 	net.Listener
 
@@ -109,7 +111,8 @@ func noFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// Probe is Probe of the server by its own process. The process's side of the connection takes a file of the reserve where there is no other.
+// Probe is Probe of the server by its own process. The process's side of the connection takes a file of the reserve
+// where there is no other.
 func (s *Server) Probe(ctx context.Context, path string) error {
 	err := Probe(ctx, s.addr.String(), path)
 	for noFiles(err) && s.reserve.giveUp() { // again while another takes what was given up

@@ -51,7 +51,8 @@ func takeFiles(t *testing.T) (all []*os.File, giveBack func()) {
 	}
 }
 
-// TestAnswersWithoutFiles: the process has no file left, and its health can be asked for, again and again, by others and by itself.
+// TestAnswersWithoutFiles: the process has no file left, and its health can be asked for, again and again, by others
+// and by itself.
 func TestAnswersWithoutFiles(t *testing.T) {
 	s := start(t, Config{})
 	for name, ask := range map[string]func(t *testing.T, last **os.File){

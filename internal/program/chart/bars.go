@@ -32,7 +32,8 @@ func (b *Bars) SVG() string {
 	}
 	left := min(12+charWidth*float64(label), width/3)
 	room := width - left - min(charWidth*float64(text)+16, width/2)
-	c.f(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %.0f" aria-label="%s">`, width, top+float64(len(b.Items))*barStep+8, html.EscapeString(b.Title))
+	c.f(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %.0f" aria-label="%s">`, width,
+		top+float64(len(b.Items))*barStep+8, html.EscapeString(b.Title))
 	if b.Title != "" {
 		c.text(4, 18, "title", "start", b.Title)
 	}
@@ -47,7 +48,8 @@ func (b *Bars) SVG() string {
 			class = "bar marked"
 		}
 		c.text(left-6, y+15, "legend", "end", clip(i.Label, int((left-12)/charWidth)+1))
-		c.f(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2"><title>%s: %s</title></rect>`, class, left, y+3, max(w, 1), barStep-6,
+		c.f(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="2"><title>%s: %s</title></rect>`, class,
+			left, y+3, max(w, 1), barStep-6,
 			html.EscapeString(i.Label), html.EscapeString(i.Text))
 		c.text(left+max(w, 1)+6, y+15, "value", "start", i.Text)
 	}

@@ -46,7 +46,8 @@ func attr(e xml.StartElement, name string) string {
 
 func TestPlotPlacesPoints(t *testing.T) {
 	p := Plot{Title: "a <b> & \"c\"", XLabel: "x", YLabel: "ms", Bands: []Band{{2, 4, "steady"}}, Series: []Series{
-		{Name: "<script>alert(1)</script>", Style: Dots, Points: []Point{{0, 0}, {10, 100}, {5, 50}, {math.NaN(), 1}, {1, math.Inf(1)}}},
+		{Name: "<script>alert(1)</script>", Style: Dots, Points: []Point{{0, 0}, {10, 100}, {5, 50}, {math.NaN(), 1},
+			{1, math.Inf(1)}}},
 		{Name: "line", Color: 1, Points: []Point{{0, 10}, {5, 20}, {6, math.NaN()}, {7, 5}}},
 	}}
 	els, text := elements(t, p.SVG())
@@ -70,7 +71,8 @@ func TestPlotPlacesPoints(t *testing.T) {
 			path = attr(e, "d")
 		}
 	}
-	if len(dots) != 3 || dots[0][0] != leftRoom || dots[1][0] != width-rightRoom || dots[2][0] != (leftRoom+width-rightRoom)/2 ||
+	if len(dots) != 3 || dots[0][0] != leftRoom || dots[1][0] != width-rightRoom ||
+		dots[2][0] != (leftRoom+width-rightRoom)/2 ||
 		dots[0][1]-dots[1][1] != plotHeight || dots[2][1] != (dots[0][1]+dots[1][1])/2 {
 		t.Errorf("dots %v", dots)
 	}
@@ -96,9 +98,11 @@ func TestAxes(t *testing.T) {
 		lo, hi float64
 		want   string
 	}{
-		{Linear, 0, 10, "0 2 4 6 8 10"}, {Linear, 3, 99, "0 20 40 60 80 100"}, {Linear, 0, 0, "0.0 0.2 0.4 0.6 0.8 1.0"}, {Linear, 0, 8192, "0 2,000 4,000 6,000 8,000 10,000"},
+		{Linear, 0, 10, "0 2 4 6 8 10"}, {Linear, 3, 99, "0 20 40 60 80 100"},
+		{Linear, 0, 0, "0.0 0.2 0.4 0.6 0.8 1.0"}, {Linear, 0, 8192, "0 2,000 4,000 6,000 8,000 10,000"},
 		{Linear, 0, 0.03, "0.00 0.01 0.02 0.03"}, {Linear, -2, 2, "-2 -1 0 1 2"},
-		{Log, 3, 4000, "1 10 100 1,000 10,000"}, {Log, 20, 45, "20 50"}, {Log, 0.05, 0.4, "0.05 0.1 0.2 0.5"}, {Log, 7, 7, "5 10"}, {Log, 5, 5, "5 10"},
+		{Log, 3, 4000, "1 10 100 1,000 10,000"}, {Log, 20, 45, "20 50"}, {Log, 0.05, 0.4, "0.05 0.1 0.2 0.5"},
+		{Log, 7, 7, "5 10"}, {Log, 5, 5, "5 10"},
 		{Nines, 0, .9995, "0% 50% 90% 99% 99.9%"}, {Nines, 0, .5, "0% 50% 90%"},
 	} {
 		a := newAxis(c.scale, c.lo, c.hi, true)
@@ -143,8 +147,10 @@ func TestXAxes(t *testing.T) {
 		want   string
 		lo, hi float64
 	}{
-		{Plot{Series: of(.5, 106.5)}, "0 50 100", 0, 106.5}, {Plot{Series: of(2000, 2040)}, "2,000 2,010 2,020 2,030 2,040", 2000, 2040}, {Plot{Series: of(5)}, "5.0 5.2 5.4 5.6 5.8 6.0", 5, 6},
-		{Plot{Whole: true, Series: of(1.9, 2.1)}, "2", 1.5, 2.5}, {Plot{Whole: true, Series: of(-.1, 4.1)}, "0 1 2 3 4", -.5, 4.5}, {Plot{Whole: true, Series: of(0, 40)}, "0 5 10 15 20 25 30 35 40", -.5, 40.5},
+		{Plot{Series: of(.5, 106.5)}, "0 50 100", 0, 106.5}, {Plot{Series: of(2000, 2040)},
+			"2,000 2,010 2,020 2,030 2,040", 2000, 2040}, {Plot{Series: of(5)}, "5.0 5.2 5.4 5.6 5.8 6.0", 5, 6},
+		{Plot{Whole: true, Series: of(1.9, 2.1)}, "2", 1.5, 2.5}, {Plot{Whole: true, Series: of(-.1, 4.1)}, "0 1 2 3 4",
+			-.5, 4.5}, {Plot{Whole: true, Series: of(0, 40)}, "0 5 10 15 20 25 30 35 40", -.5, 40.5},
 	} {
 		if got, x := ticks(c.plot); got != c.want || x.lo != c.lo || x.hi != c.hi {
 			t.Errorf("ticks %s from %v to %v, want %s from %v to %v", got, x.lo, x.hi, c.want, c.lo, c.hi)

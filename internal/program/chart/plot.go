@@ -84,7 +84,8 @@ func (p *Plot) draw(style string) string {
 	}
 	plotTop := top + float64(rows)*18 + 22 // the Y label stands between
 	bottom := plotTop + plotHeight
-	c.f(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %.0f" aria-label="%s">%s`, width, bottom+44, html.EscapeString(p.alt()), style)
+	c.f(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 %d %.0f" aria-label="%s">%s`,
+		width, bottom+44, html.EscapeString(p.alt()), style)
 	if p.Title != "" {
 		c.text(4, 18, "title", "start", p.Title)
 	}
@@ -116,7 +117,8 @@ func (p *Plot) draw(style string) string {
 			bandNames.text((from+to)/2, plotTop+14, "rim", "middle", b.Name)
 		}
 		if to > from {
-			c.f(`<rect class="band" x="%.1f" y="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`, from, plotTop, to-from, plotHeight, html.EscapeString(b.Name))
+			c.f(`<rect class="band" x="%.1f" y="%.1f" width="%.1f" height="%d"><title>%s</title></rect>`, from, plotTop,
+				to-from, plotHeight, html.EscapeString(b.Name))
 		}
 	}
 	for _, t := range y.ticks {
@@ -149,7 +151,8 @@ func (s *Series) draw(c *canvas, px, py func(float64) float64) {
 	if s.Style == Dots {
 		for _, p := range s.Points {
 			if x, y := px(p.X), py(p.Y); finite(x) && finite(y) {
-				c.f(`<circle class="f%d" cx="%.1f" cy="%.1f" r="4"><title>%s: %s, %s</title></circle>`, k, x, y, html.EscapeString(s.tip()), short(p.X), short(p.Y))
+				c.f(`<circle class="f%d" cx="%.1f" cy="%.1f" r="4"><title>%s: %s, %s</title></circle>`, k, x, y,
+					html.EscapeString(s.tip()), short(p.X), short(p.Y))
 			}
 		}
 		return

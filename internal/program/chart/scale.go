@@ -9,7 +9,8 @@ import (
 // Scale is how an axis turns values into places.
 type Scale int
 
-// The scales. Log leaves out what is not above 0. Nines is for shares from 0 to below 1: each nine (90%, 99%, 99.9%) takes the same room.
+// The scales. Log leaves out what is not above 0. Nines is for shares from 0 to below 1: each nine (90%, 99%, 99.9%)
+// takes the same room.
 const (
 	Linear Scale = iota
 	Log
@@ -82,7 +83,8 @@ func (a *axis) tighten(lo, hi float64) {
 	a.ticks = slices.DeleteFunc(a.ticks, func(t tick) bool { return t.at < a.lo || t.at > a.hi })
 }
 
-// wholeAxis has a tick for each whole number, or for each so many that they can be read, and half a number of room at both ends.
+// wholeAxis has a tick for each whole number, or for each so many that they can be read, and half a number of room at
+// both ends.
 func wholeAxis(lo, hi float64) axis {
 	from, to := math.Round(lo), math.Round(hi)
 	a := axis{scale: Linear, lo: from - .5, hi: to + .5}

@@ -11,7 +11,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
-// Func is what a program or one of its commands does. ctx ends on SIGINT, SIGTERM or SIGHUP (context.Cause is a *SignalError).
+// Func is what a program or one of its commands does. ctx ends on SIGINT, SIGTERM or SIGHUP (context.Cause is a
+// *SignalError).
 type Func func(ctx context.Context, log *slog.Logger) error
 
 // App is one program, or one command of a program. It is declared and run from one goroutine.
@@ -58,11 +59,15 @@ func (a *App) init(name, summary string) {
 	a.sources = make(map[string]Source)
 	g := &Group{app: a, title: "General"}
 	a.groups = append(a.groups, g)
-	a.logFormat = g.Enum("log-format", "text", []string{"text", "json"}, "how log lines look; they go to standard error")
-	a.logLevel = g.Enum("log-level", "info", []string{"debug", "info", "warn", "error"}, "the least important lines that are logged")
+	a.logFormat = g.Enum("log-format", "text", []string{"text", "json"},
+		"how log lines look; they go to standard error")
+	a.logLevel = g.Enum("log-level", "info", []string{"debug", "info", "warn", "error"},
+		"the least important lines that are logged")
 	a.help = g.Bool("help", false, "print this text and exit")
 	a.version = g.Bool("version", false, "print module version, revision and Go version, and exit")
-	a.checkConfig = g.Bool(checkConfigFlag, false, "check flags and environment without doing anything, and exit: 0 when they are good, 1 with every complaint; a LANEWAY_ variable that sets nothing is a complaint too")
+	a.checkConfig = g.Bool(checkConfigFlag, false,
+		"check flags and environment without doing anything, and exit: 0 when they are good, 1 with every complaint; "+
+			"a LANEWAY_ variable that sets nothing is a complaint too")
 	a.Alias("h", "help")
 }
 
@@ -118,8 +123,9 @@ func (a *App) Args() []string { return a.args }
 // complaints, so it must not rely on each single flag being valid.
 func (a *App) Check(f func() error) { a.checks = append(a.checks, f) }
 
-// CheckLast adds a check that runs only when nothing else is wrong: of the settings as a whole, as the run takes them, and of the files
-// that they name. What the run would refuse without having begun belongs here, so that --check-config refuses it too.
+// CheckLast adds a check that runs only when nothing else is wrong: of the settings as a whole, as the run takes them,
+// and of the files that they name. What the run would refuse without having begun belongs here, so that --check-config
+// refuses it too.
 func (a *App) CheckLast(f func() error) { a.last = append(a.last, f) }
 
 // Run parses args (without the program's name), runs f or the command that args name, and returns the exit code. f may

@@ -16,9 +16,11 @@ func TestCheckConfig(t *testing.T) {
 	}{
 		{args: []string{"--lanes", "3"}, env: []string{"LANEWAY_URL=x"}},
 		{args: []string{"--lanes", "0", "--nonsense"}, env: []string{"LANEWAY_LANE=2", "OTHER=1"}, code: ExitFailure,
-			lines: []string{"prog: --lanes 0: ", "prog: --nonsense: there is no such flag", "prog: LANEWAY_LANE: sets nothing in prog", "LANEWAY_LANES"}},
+			lines: []string{"prog: --lanes 0: ", "prog: --nonsense: there is no such flag",
+				"prog: LANEWAY_LANE: sets nothing in prog", "LANEWAY_LANES"}},
 		{args: []string{"--lanes", "4"}, code: ExitFailure, lines: []string{"prog: the whole"}},
-		{env: []string{"LANEWAY_URLS=x"}, code: ExitFailure, lines: []string{"prog: LANEWAY_URLS: sets nothing in prog"}},
+		{env: []string{"LANEWAY_URLS=x"}, code: ExitFailure,
+			lines: []string{"prog: LANEWAY_URLS: sets nothing in prog"}},
 	} {
 		a, out, errs := newTest(c.env...)
 		g := a.Group("Load")
@@ -37,7 +39,12 @@ func TestCheckConfig(t *testing.T) {
 			return nil
 		})
 		args := append(c.args, "--check-config")
-		if code := a.Run(args, func(context.Context, *slog.Logger) error { t.Errorf("%v: something was done", c.args); return nil }); code != c.code {
+		if code := a.Run(args,
+			func(context.Context,
+				*slog.Logger) error {
+				t.Errorf("%v: something was done", c.args)
+				return nil
+			}); code != c.code {
 			t.Errorf("%v: code %d", c.args, code)
 		}
 		for _, l := range c.lines {

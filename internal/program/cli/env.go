@@ -55,9 +55,9 @@ func (a *App) variables() map[string]string {
 	return vars
 }
 
-// warnUnknownEnv names the variables that set nothing in this program: a misspelt setting must not pass in silence.
-// It is only a warning, because others may use the prefix; and those that another program of the suite has are not even that, since one
-// environment may serve them all.
+// warnUnknownEnv names the variables that set nothing in this program: a misspelt setting must not pass in silence. It
+// is only a warning, because others may use the prefix; and those that another program of the suite has are not even
+// that, since one environment may serve them all.
 func (a *App) warnUnknownEnv(log *slog.Logger) {
 	for _, u := range a.unknownEnv() {
 		if slices.Contains(suite, u.name) {
@@ -71,14 +71,16 @@ func (a *App) warnUnknownEnv(log *slog.Logger) {
 	}
 }
 
-// strict joins err, of Parse, with a complaint about each variable that sets nothing: who checks a deployment wrote them all for this program.
+// strict joins err, of Parse, with a complaint about each variable that sets nothing: who checks a deployment wrote
+// them all for this program.
 func (a *App) strict(err error) error {
 	var errs []error
 	if usage, ok := errors.AsType[*UsageError](err); ok {
 		errs = append(errs, usage.Err)
 	}
 	for _, u := range a.unknownEnv() {
-		errs = append(errs, &FlagError{Where: u.name, Err: fmt.Errorf("sets nothing in %s%s", a.root().name, didYouMean(u.near))})
+		errs = append(errs, &FlagError{Where: u.name, Err: fmt.Errorf("sets nothing in %s%s", a.root().name,
+			didYouMean(u.near))})
 	}
 	err = errors.Join(errs...)
 	if err == nil {

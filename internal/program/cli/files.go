@@ -15,7 +15,8 @@ type FilesError struct {
 }
 
 func (e *FilesError) Error() string {
-	return fmt.Sprintf("%s needs %d open files, the limit is %d: raise it with `ulimit -n %d` in the shell or LimitNOFILE=%d in the systemd unit",
+	return fmt.Sprintf("%s needs %d open files, the limit is %d: raise it with `ulimit -n %d` in the shell or "+
+		"LimitNOFILE=%d in the systemd unit",
 		e.What, e.Need, e.Have, e.Need, e.Need)
 }
 

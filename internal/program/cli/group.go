@@ -143,8 +143,8 @@ func (g *Group) String(name, def, usage string) *string {
 	return p
 }
 
-// Checked declares text that valid must accept. valid returns what is wrong and what would be right, without naming flag
-// or value: "is not a URL: write it like http://127.0.0.1:8000". An empty default is not checked.
+// Checked declares text that valid must accept. valid returns what is wrong and what would be right, without naming
+// flag or value: "is not a URL: write it like http://127.0.0.1:8000". An empty default is not checked.
 func (g *Group) Checked(name, def, placeholder, usage string, valid func(string) error) *string {
 	p := new(string)
 	g.declare(stringOption(p, name, def, placeholder, usage, valid))

@@ -32,8 +32,11 @@ func (a *App) WriteHelp(w io.Writer) {
 			a.writeFlag(w, o)
 		}
 	}
-	fmt.Fprintf(w, "\nA flag beats its environment variable, the variable beats the default; an empty variable counts as not set.\n"+
-		"SIZE is 64KiB, 8MiB or plain bytes. DURATION is 250ms, 10s or 5m. LIST is a,b. Switches take =on and =off.\n")
+	fmt.Fprintf(w,
+		"\nA flag beats its environment variable, the variable beats the default; an empty variable counts as not "+
+			"set.\n"+
+			"SIZE is 64KiB, 8MiB or plain bytes. DURATION is 250ms, 10s or 5m. LIST is a,b. Switches take =on and "+
+			"=off.\n")
 }
 
 func (a *App) writeFlag(w io.Writer, o *option) {

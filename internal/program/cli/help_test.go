@@ -15,7 +15,8 @@ func TestHelpThatGetsLost(t *testing.T) {
 	for _, arg := range []string{"--help", "--version"} {
 		a, _, errs := newTest()
 		a.Stdout = fullDisk{}
-		if code := a.Run([]string{arg}, nil); code != ExitFailure || !strings.Contains(errs.String(), "no space left on device") {
+		if code := a.Run([]string{arg}, nil); code != ExitFailure || !strings.Contains(errs.String(),
+			"no space left on device") {
 			t.Errorf("%s: exit code %d, %q", arg, code, errs)
 		}
 	}

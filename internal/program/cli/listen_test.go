@@ -17,7 +17,8 @@ func TestListenNamesFlagAddressAndFix(t *testing.T) {
 	addr := first.Addr().String()
 	_, err = Listen(context.Background(), "admin-addr", addr)
 	var fe *FlagError
-	if !errors.As(err, &fe) || !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--admin-addr "+addr+": the port is in use: stop") {
+	if !errors.As(err, &fe) || !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--admin-addr "+
+		addr+": the port is in use: stop") {
 		t.Errorf("port in use: %v", err)
 	}
 	if _, err = Listen(context.Background(), "http-addr", "203.0.113.77:0"); err == nil ||

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// ProcessName is --name, or HOST-PID when that is empty. A host's name may be any bytes; what stands in metrics is text.
+// ProcessName is --name, or HOST-PID when that is empty. A host's name may be any bytes; what stands in metrics is
+// text.
 func ProcessName(name string) (string, error) {
 	if name != "" {
 		return name, nil

@@ -68,7 +68,8 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		if !hasValue && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && a.argsUsage == "" {
 			used = 1
 		}
-		return used, &FlagError{Where: quoteArg(where), Err: fmt.Errorf("there is no such flag%s", didYouMean(a.nearestFlag(name)))}
+		return used, &FlagError{Where: quoteArg(where), Err: fmt.Errorf("there is no such flag%s",
+			didYouMean(a.nearestFlag(name)))}
 	}
 	switch {
 	case hasValue:
@@ -84,7 +85,8 @@ func (a *App) parseFlag(arg string, rest []string) (used int, err error) {
 		return 0, &FlagError{Flag: o.name, Where: where, Err: fmt.Errorf("needs a value: %s %s", where, o.kind)}
 	case a.isFlag(rest[0]):
 		return 0, &FlagError{Flag: o.name, Where: where,
-			Err: fmt.Errorf("needs a value, but %s follows: %s %s (or %s=VALUE)", quoteArg(rest[0]), where, o.kind, where)}
+			Err: fmt.Errorf("needs a value, but %s follows: %s %s (or %s=VALUE)", quoteArg(rest[0]), where, o.kind,
+				where)}
 	default:
 		value, used = rest[0], 1
 	}
@@ -131,7 +133,8 @@ func (a *App) unexpected(arg string) error {
 	}
 	fix := "only flags are taken"
 	if len(a.commands) > 0 {
-		fix = "is not a command: use " + strings.Join(a.commandNames(), ", ") + didYouMean(nearest(arg, a.commandNames()))
+		fix = "is not a command: use " + strings.Join(a.commandNames(), ", ") +
+			didYouMean(nearest(arg, a.commandNames()))
 	} else if a.lookup(arg) != nil {
 		fix = "flags begin with two dashes: --" + arg
 	}

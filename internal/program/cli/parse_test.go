@@ -23,7 +23,8 @@ func TestPrecedenceFlagEnvironmentDefault(t *testing.T) {
 	if *lanes != 4 || *buf != 2*MiB || *dial != "eager" || *gap != 2*time.Millisecond {
 		t.Fatalf("got lanes %d, buffer %d, dial %q, gap %v", *lanes, *buf, *dial, *gap)
 	}
-	for name, want := range map[string]Source{"lanes": FromFlag, "udp-recv-buffer": FromEnv, "dial": FromDefault, "batch-gap-max": FromDefault} {
+	for name, want := range map[string]Source{"lanes": FromFlag, "udp-recv-buffer": FromEnv, "dial": FromDefault,
+		"batch-gap-max": FromDefault} {
 		if got := a.Source(name); got != want {
 			t.Errorf("source of %s is %d, want %d", name, got, want)
 		}
@@ -50,7 +51,8 @@ func TestFlagForms(t *testing.T) {
 		{args: []string{"-c", "7", "--urgent=off"}, n: 7, list: []string{"x"}},
 		{args: []string{"-c=8", "-urgent", "off", "--list", "a, b"}, n: 8, list: []string{"a", "b"}},
 		{args: []string{"--count", "-3", "--urgent"}, n: -3, on: true, list: []string{"x"}},
-		{args: []string{"--count=1", "--count=2", "--r", "a,b", "--r=c"}, n: 2, on: true, list: []string{"x"}, repeated: []string{"a,b", "c"}},
+		{args: []string{"--count=1", "--count=2", "--r", "a,b", "--r=c"}, n: 2, on: true, list: []string{"x"},
+			repeated: []string{"a,b", "c"}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			a, _, _ := newTest()
@@ -97,7 +99,8 @@ func TestEveryComplaintNamesFlagValueAndFix(t *testing.T) {
 	g.Float("share", 0, Range(0.0, 1.0), "share")
 	g.String("nats-url", "", "nats")
 	a.Check(func() error { return errors.New("--a and --b exclude each other") })
-	code := a.Run([]string{"--lanes", "99", "--lane", "3", "--max-mtu=1500", "--stream-window", "1KiB", "--response-plane", "quic,quik",
+	code := a.Run([]string{"--lanes", "99", "--lane", "3", "--max-mtu=1500", "--stream-window", "1KiB",
+		"--response-plane", "quic,quik",
 		"--admin-addr", "9090", "--urgent=maybe", "--share", "NaN", "stray", "--nats-url"},
 		func(context.Context, *slog.Logger) error { t.Error("ran in spite of errors"); return nil })
 	if code != ExitFailure {
@@ -213,7 +216,8 @@ func TestBadDeclarationsPanic(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for in, want := range map[string]int64{"0": 0, "1": 1, "64KiB": 64 << 10, "8MiB": 8 << 20, "8 mib": 8 << 20, "1GiB": 1 << 30,
+	for in, want := range map[string]int64{"0": 0, "1": 1, "64KiB": 64 << 10, "8MiB": 8 << 20, "8 mib": 8 << 20,
+		"1GiB": 1 << 30,
 		"2TiB": 2 << 40, "100B": 100, "-1KiB": -1024, "8388607TiB": 8388607 << 40} {
 		if got, err := ParseSize(in); err != nil || got != want {
 			t.Errorf("ParseSize(%q) = %d, %v", in, got, err)
@@ -224,7 +228,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("ParseSize(%q) = %d, no error", in, n)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 1000: "1000", 1024: "1KiB", 8 << 20: "8MiB", 1<<20 + 1024: "1025KiB"} {
+	for n, want := range map[int64]string{0: "0", 1000: "1000", 1024: "1KiB", 8 << 20: "8MiB", 1<<20 +
+		1024: "1025KiB"} {
 		got := FormatSize(n)
 		if back, err := ParseSize(got); got != want || err != nil || back != n {
 			t.Errorf("FormatSize(%d) = %q, read back as %d, %v", n, got, back, err)
@@ -233,7 +238,8 @@ func TestSizes(t *testing.T) {
 }
 
 func TestDurationsAreShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0s", 10 * time.Minute: "10m", time.Hour: "1h", 90 * time.Second: "1m30s",
+	for d, want := range map[time.Duration]string{0: "0s", 10 * time.Minute: "10m", time.Hour: "1h",
+		90 * time.Second:       "1m30s",
 		250 * time.Millisecond: "250ms", time.Hour + time.Second: "1h0m1s", 20 * time.Hour: "20h"} {
 		if got := FormatDuration(d); got != want {
 			t.Errorf("FormatDuration(%v) = %q, want %q", d, got, want)
@@ -243,8 +249,9 @@ func TestDurationsAreShort(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	words := []string{"udp-recv-buffer", "udp-send-buffer", "lanes", "resume-timeout"}
-	for in, want := range map[string]string{"lane": "lanes", "udp-recv-bufer": "udp-recv-buffer", "udp-recv": "udp-recv-buffer",
-		"resume": "resume-timeout", "udp": "", "zzz": "", "LANES": "lanes"} {
+	for in, want := range map[string]string{"lane": "lanes", "udp-recv-bufer": "udp-recv-buffer",
+		"udp-recv": "udp-recv-buffer",
+		"resume":   "resume-timeout", "udp": "", "zzz": "", "LANES": "lanes"} {
 		if got := nearest(in, words); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
 		}

@@ -20,11 +20,13 @@ func TestExitCodes(t *testing.T) {
 		{nil, 0, ""},
 		{errors.New("etcd is not reachable"), 1, "prog: etcd is not reachable\n"},
 		{&ExitError{Code: ExitThreshold, Err: errors.New("ttft_p99 is 300ms")}, 3, "prog: ttft_p99 is 300ms\n"},
-		{fmt.Errorf("run: %w", &ExitError{Code: ExitBadRun, Err: errors.New("2 wrong tokens")}), 2, "prog: run: 2 wrong tokens\n"},
+		{fmt.Errorf("run: %w", &ExitError{Code: ExitBadRun, Err: errors.New("2 wrong tokens")}), 2,
+			"prog: run: 2 wrong tokens\n"},
 		{errors.Join(errors.New("a"), errors.New("b")), 1, "prog: a; b\n"},
 	} {
 		a, _, errs := newTest()
-		if code := a.Run(nil, func(context.Context, *slog.Logger) error { return c.err }); code != c.code || errs.String() != c.line {
+		if code := a.Run(nil, func(context.Context, *slog.Logger) error { return c.err }); code != c.code ||
+			errs.String() != c.line {
 			t.Errorf("%v: code %d, output %q", c.err, code, errs)
 		}
 	}
@@ -52,7 +54,8 @@ func TestCommands(t *testing.T) {
 	if !strings.Contains(lines, `"msg":"hello"`) || !strings.HasSuffix(lines, "prog plane: no\n") {
 		t.Errorf("output %q", lines)
 	}
-	if !strings.Contains(lines, "LANEWAY_STREAM\"") || !strings.Contains(lines, "LANEWAY_STREAMS") || strings.Contains(lines, "LANEWAY_URL") {
+	if !strings.Contains(lines, "LANEWAY_STREAM\"") || !strings.Contains(lines, "LANEWAY_STREAMS") ||
+		strings.Contains(lines, "LANEWAY_URL") {
 		t.Errorf("the warning about the environment is wrong: %q", lines)
 	}
 	for _, c := range []struct {
@@ -89,13 +92,15 @@ func TestHelpShowsEverythingAboutAFlag(t *testing.T) {
 	g.Size("stream-window", 64*KiB, Range(4*KiB, 16*MiB), "unconsumed bytes")
 	g.Duration("active-ping-interval", time.Second, Any().OrZero("as idle"), "PING interval")
 	a.Alias("l", "lanes")
-	if code := a.Run([]string{"--bogus", "--help"}, func(context.Context, *slog.Logger) error { return nil }); code != 0 || errs.Len() > 0 {
+	if code := a.Run([]string{"--bogus", "--help"},
+		func(context.Context, *slog.Logger) error { return nil }); code != 0 || errs.Len() > 0 {
 		t.Fatalf("code %d, errors %q", code, errs)
 	}
 	for _, want := range []string{
 		"prog: does things\n", "\nTransport settings:\n",
 		"  -l, --lanes CONNECTIONS\n        lanes to each peer\n        [default 1; 1 to 16; LANEWAY_LANES]\n",
-		"  --stream-window SIZE\n        unconsumed bytes\n        [default 64KiB; 4KiB to 16MiB; LANEWAY_STREAM_WINDOW]\n",
+		"  --stream-window SIZE\n        unconsumed bytes\n        [default 64KiB; 4KiB to 16MiB; " +
+			"LANEWAY_STREAM_WINDOW]\n",
 		"[default 1s; 0s or more, 0 = as idle; LANEWAY_ACTIVE_PING_INTERVAL]",
 		"[default text; one of text | json; LANEWAY_LOG_FORMAT]",
 	} {
@@ -113,7 +118,8 @@ func TestVersion(t *testing.T) {
 	if code := a.Run([]string{"--version"}, nil); code != 0 {
 		t.Errorf("code %d", code)
 	}
-	if s := out.String(); !strings.HasPrefix(s, "prog ") || !strings.Contains(s, "revision ") || !strings.Contains(s, " go1.") {
+	if s := out.String(); !strings.HasPrefix(s, "prog ") || !strings.Contains(s, "revision ") ||
+		!strings.Contains(s, " go1.") {
 		t.Errorf("version text %q", s)
 	}
 }
@@ -138,7 +144,8 @@ func TestNeedFiles(t *testing.T) {
 
 func TestWithoutSettings(t *testing.T) {
 	env := []string{"PATH=/bin", "LANEWAY_LANES=4", "HOME=/"}
-	if got := WithoutSettings(env); !reflect.DeepEqual(got, []string{"PATH=/bin", "HOME=/"}) || len(env) != 3 || env[1] != "LANEWAY_LANES=4" {
+	if got := WithoutSettings(env); !reflect.DeepEqual(got, []string{"PATH=/bin", "HOME=/"}) || len(env) != 3 ||
+		env[1] != "LANEWAY_LANES=4" {
 		t.Errorf("got %q from %q", got, env)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"time"
 )
 
-// oneEvent is how long after the first signal further ones still belong to the same event: GNU timeout signals its child and then the
-// group that the child is in, a terminal that closes sends SIGHUP after a shell's SIGTERM. Only a later one is a second wish.
+// oneEvent is how long after the first signal further ones still belong to the same event: GNU timeout signals its
+// child and then the group that the child is in, a terminal that closes sends SIGHUP after a shell's SIGTERM. Only a
+// later one is a second wish.
 const oneEvent = time.Second
 
-// notify sends the signals that end a program to c. One that was ignored when the program started stays ignored: nohup means it.
+// notify sends the signals that end a program to c. One that was ignored when the program started stays ignored: nohup
+// means it.
 func notify(c chan<- os.Signal) (stop func()) {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

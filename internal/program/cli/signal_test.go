@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestSecondSignal: the first signal cancels, what comes within a second of it is the same event, and a later one exits.
+// TestSecondSignal: the first signal cancels, what comes within a second of it is the same event, and a later one
+// exits.
 func TestSecondSignal(t *testing.T) {
 	for _, first := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(first.String(), func(t *testing.T) {
@@ -43,7 +44,8 @@ func TestSecondSignal(t *testing.T) {
 					}
 					return fmt.Errorf("wait: %w", ctx.Err())
 				})
-				if want := "prog: stopped by signal: " + first.String() + "\n"; code != ExitFailure || !strings.HasSuffix(errs.String(), want) {
+				if want := "prog: stopped by signal: " + first.String() + "\n"; code != ExitFailure ||
+					!strings.HasSuffix(errs.String(), want) {
 					t.Errorf("code %d, output %q", code, errs)
 				}
 			})

@@ -47,7 +47,8 @@ func TestNohup(t *testing.T) {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 				return err
 			}
-			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil { // whoever took the other one took it first
+			// whoever took the other one took it first
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 				return err
 			}
 			<-ctx.Done()
@@ -58,7 +59,8 @@ func TestNohup(t *testing.T) {
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != ExitFailure || !strings.Contains(string(out), "prog: stopped by signal: terminated") {
+	if !errors.As(err, &exit) || exit.ExitCode() != ExitFailure || !strings.Contains(string(out),
+		"prog: stopped by signal: terminated") {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -33,7 +33,8 @@ func TestSuite(t *testing.T) {
 	}
 	found := map[string]bool{}
 	help := func(program string, command ...string) string {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, filepath.Base(program)), append(command, "--help")...).Output()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, filepath.Base(program)),
+			append(command, "--help")...).Output()
 		if err != nil {
 			t.Fatalf("%s %v --help: %v", program, command, err)
 		}
@@ -73,7 +74,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestVariablesOfOthers: a variable that another program has is passed over at a run, and no program takes it for a misspelling.
+// TestVariablesOfOthers: a variable that another program has is passed over at a run, and no program takes it for a
+// misspelling.
 func TestVariablesOfOthers(t *testing.T) {
 	const other = "LANEWAY_ETCD_ENDPOINTS"
 	declare := func(a *App) { a.Group("G").String("server-endpoints", "", "") }
@@ -82,7 +84,8 @@ func TestVariablesOfOthers(t *testing.T) {
 	if code := a.Run(nil, func(context.Context, *slog.Logger) error { return nil }); code != ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
-	for line, want := range map[string]bool{other: false, "did_you_mean=LANEWAY_SERVER_ENDPOINTS": true, "LANEWAY_WHATEVER": true} {
+	for line, want := range map[string]bool{other: false, "did_you_mean=LANEWAY_SERVER_ENDPOINTS": true,
+		"LANEWAY_WHATEVER": true} {
 		if strings.Contains(errs.String(), line) != want {
 			t.Errorf("%q in the log is %v:\n%s", line, !want, errs)
 		}
@@ -93,7 +96,8 @@ func TestVariablesOfOthers(t *testing.T) {
 
 	a, _, errs = newTest(other + "=x")
 	declare(a)
-	if code := a.Run([]string{"--check-config"}, nil); code != ExitFailure || !strings.Contains(errs.String(), other+": sets nothing in prog\n") {
+	if code := a.Run([]string{"--check-config"}, nil); code != ExitFailure || !strings.Contains(errs.String(), other+
+		": sets nothing in prog\n") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
-// URL declares a URL or an address, checked as by Checked, which may hold a secret: reports, logs and errors show it without. It may stand in
-// a file too, which --NAME-file names.
+// URL declares a URL or an address, checked as by Checked, which may hold a secret: reports, logs and errors show it
+// without. It may stand in a file too, which --NAME-file names.
 func (g *Group) URL(name, def, placeholder, usage string, valid func(string) error) *redact.URL {
 	p := new(redact.URL)
 	text := new(string)
@@ -64,14 +64,15 @@ func (g *Group) RepeatedURL(name, placeholder, usage string, valid func(string) 
 		}
 		return out
 	}
-	o.text, o.value, o.show = func() string { return strings.Join(shown(), ",") }, func() any { return shown() }, redact.Address
+	o.text, o.value, o.show = func() string { return strings.Join(shown(), ",") }, func() any { return shown() },
+		redact.Address
 	g.declare(o)
 	g.FromFile(name)
 	return p
 }
 
-// FromFile lets the value of a flag of the group stand in a file, which --NAME-file names: what is an argument is in every list of processes.
-// A flag that may be repeated takes each line as a value.
+// FromFile lets the value of a flag of the group stand in a file, which --NAME-file names: what is an argument is in
+// every list of processes. A flag that may be repeated takes each line as a value.
 func (g *Group) FromFile(name string) {
 	o := g.app.lookup(name)
 	if o.show == nil { // a secret of no known form: a complaint quotes nothing of it
@@ -88,8 +89,8 @@ func (g *Group) FromFile(name string) {
 	g.declare(o.file)
 }
 
-// parseFiles sets the flags whose values stand in files. Of a value and a file the one that was given with more force counts, as with a flag and
-// its variable.
+// parseFiles sets the flags whose values stand in files. Of a value and a file the one that was given with more force
+// counts, as with a flag and its variable.
 func (a *App) parseFiles() []error {
 	var errs []error
 	a.each(func(o *option) {

@@ -51,11 +51,13 @@ func declareURLs(env ...string) urls {
 
 func TestSecretsOfURLsAreHidden(t *testing.T) {
 	u := declareURLs()
-	if err := u.Parse([]string{"--nats-url", "nats://u:secret@host:4222", "--etcd-endpoints", "http://a:1,http://u:secret@b:2",
+	if err := u.Parse([]string{"--nats-url", "nats://u:secret@host:4222", "--etcd-endpoints",
+		"http://a:1,http://u:secret@b:2",
 		"--metrics-url", "http://h:1/metrics?token=secret", "--name", "http://u:secret@h"}); err != nil {
 		t.Fatal(err)
 	}
-	if u.nats.Whole() != "nats://u:secret@host:4222" || (*u.etcd)[1].Whole() != "http://u:secret@b:2" || (*u.metrics)[0].Whole() != "http://h:1/metrics?token=secret" {
+	if u.nats.Whole() != "nats://u:secret@host:4222" || (*u.etcd)[1].Whole() != "http://u:secret@b:2" ||
+		(*u.metrics)[0].Whole() != "http://h:1/metrics?token=secret" {
 		t.Errorf("the program got %q %q %q", u.nats.Whole(), redact.Wholes(*u.etcd), redact.Wholes(*u.metrics))
 	}
 	config, err := json.Marshal(u.Config())
@@ -63,7 +65,8 @@ func TestSecretsOfURLsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []string{fmt.Sprint(u.Values()), fmt.Sprint(u.Config()), string(config)} {
-		for _, want := range []string{"nats://xxxxx@host:4222", "http://a:1,http://xxxxx@b:2", "http://h:1/metrics?token=xxxxx", "http://xxxxx@h"} {
+		for _, want := range []string{"nats://xxxxx@host:4222", "http://a:1,http://xxxxx@b:2",
+			"http://h:1/metrics?token=xxxxx", "http://xxxxx@h"} {
 			if !strings.Contains(s, want) || strings.Contains(s, "secret") || strings.Contains(s, "file") {
 				t.Errorf("%s: want %s, and no secret, and no file", s, want)
 			}
@@ -78,13 +81,16 @@ func TestComplaintsKeepSecrets(t *testing.T) {
 		want      string
 	}{
 		{args: []string{"--nats-url", "svc:secret@host:4222"}, want: "--nats-url xxxxx@host:4222: is not a NATS URL"},
-		{env: []string{"LANEWAY_NATS_URL=http://svc:sec/secret@host:4222"}, want: "LANEWAY_NATS_URL=http://xxxxx@host:4222: is not a NATS URL"},
-		{args: []string{"--etcd-endpoints", "root:secret@h:1,,"}, want: "--etcd-endpoints xxxxx@h:1,,: has an empty item"},
+		{env: []string{"LANEWAY_NATS_URL=http://svc:sec/secret@host:4222"},
+			want: "LANEWAY_NATS_URL=http://xxxxx@host:4222: is not a NATS URL"},
+		{args: []string{"--etcd-endpoints", "root:secret@h:1,,"},
+			want: "--etcd-endpoints xxxxx@h:1,,: has an empty item"},
 		{args: []string{"--addr", "u:secret@host:x"}, want: "--addr xxxxx@host:x: is not host:port"},
 		{args: []string{"--addr", "host:secret@x"}, want: "--addr xxxxx@x: is not host:port"},
 		{args: []string{"svc:secret@host:4222"}, want: "xxxxx@host:4222: only flags are taken"},
 		{args: []string{"--nats-url:nats://u:secret@host"}, want: "xxxxx@host: there is no such flag"},
-		{args: []string{"--name", "--nats-url=nats://u:secret@host"}, want: "--name: needs a value, but --nats-url=nats://xxxxx@host follows"},
+		{args: []string{"--name", "--nats-url=nats://u:secret@host"},
+			want: "--name: needs a value, but --nats-url=nats://xxxxx@host follows"},
 		{args: []string{"--log-level", "http://u:secret@h"}, want: "--log-level http://xxxxx@h: is not known"},
 	} {
 		u := declareURLs(c.env...)
@@ -116,14 +122,16 @@ func TestValuesFromFiles(t *testing.T) {
 		return path
 	}
 	one, two := file("one", "nats://u:secret@one\n"), file("two", "http://h/?k=secret\r\nhttp://i\r\n")
-	header, bad, empty := file("header", "Authorization: Bearer secret\n"), file("bad", "svc:secret@h:4222\n"), file("empty", "\n")
+	header, bad, empty := file("header", "Authorization: Bearer secret\n"), file("bad", "svc:secret@h:4222\n"),
+		file("empty", "\n")
 	keys := file("keys", "A: secret\n\nBearer secret\n")
 
 	u := declareURLs("LANEWAY_NATS_URL=nats://env", "LANEWAY_HEADER_FILE="+header)
 	if err := u.Parse([]string{"--nats-url-file", one, "--metrics-url-file", two}); err != nil {
 		t.Fatal(err)
 	}
-	if u.nats.Whole() != "nats://u:secret@one" || !reflect.DeepEqual(redact.Wholes(*u.metrics), []string{"http://h/?k=secret", "http://i"}) ||
+	if u.nats.Whole() != "nats://u:secret@one" || !reflect.DeepEqual(redact.Wholes(*u.metrics),
+		[]string{"http://h/?k=secret", "http://i"}) ||
 		!reflect.DeepEqual(*u.header, []string{"Authorization: Bearer secret"}) {
 		t.Errorf("the program got %q %q %q", u.nats.Whole(), redact.Wholes(*u.metrics), *u.header)
 	}
@@ -138,16 +146,21 @@ func TestValuesFromFiles(t *testing.T) {
 		args, env []string
 		want      string
 	}{
-		{args: []string{"--nats-url=nats://a", "--nats-url-file", one}, want: "--nats-url-file " + one + ": stands beside --nats-url: keep one of the two"},
-		{args: []string{"--nats-url-file", bad}, want: "--nats-url-file " + bad + ": holds xxxxx@h:4222, which is not a NATS URL"},
-		{env: []string{"LANEWAY_NATS_URL_FILE=" + empty}, want: "LANEWAY_NATS_URL_FILE=" + empty + ": the file is empty"},
-		{args: []string{"--header-file", keys}, want: "--header-file " + keys + ": holds \"\", which is empty: give a value\n" +
+		{args: []string{"--nats-url=nats://a", "--nats-url-file", one}, want: "--nats-url-file " + one +
+			": stands beside --nats-url: keep one of the two"},
+		{args: []string{"--nats-url-file", bad}, want: "--nats-url-file " + bad +
+			": holds xxxxx@h:4222, which is not a NATS URL"},
+		{env: []string{"LANEWAY_NATS_URL_FILE=" + empty}, want: "LANEWAY_NATS_URL_FILE=" + empty +
+			": the file is empty"},
+		{args: []string{"--header-file", keys}, want: "--header-file " + keys +
+			": holds \"\", which is empty: give a value\n" +
 			"--header-file " + keys + ": holds xxxxx, which has no name"},
 		{args: []string{"--header", "Bearer secret"}, want: "--header xxxxx: has no name"},
 		{env: []string{"LANEWAY_HEADER=Authorization: Bearer secret\xff"}, want: "LANEWAY_HEADER=xxxxx: is not UTF-8"},
 		{args: []string{"--metrics-url-file", dir + "/none"}, want: "--metrics-url-file " + dir + "/none: open"},
 	} {
-		if err := declareURLs(c.env...).Parse(c.args); err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+		if err := declareURLs(c.env...).Parse(c.args); err == nil || !strings.HasPrefix(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q %q: %v, want %s", c.args, c.env, err, c.want)
 		}
 	}

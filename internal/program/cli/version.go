@@ -15,8 +15,8 @@ type Build struct {
 	Go       string // Go version
 }
 
-// revision is set by -ldflags "-X github.com/laneway-ai/laneway/internal/program/cli.revision=..." where the build has sources but no repository, as
-// in a container image's.
+// revision is set by -ldflags "-X github.com/laneway-ai/laneway/internal/program/cli.revision=..." where the build has
+// sources but no repository, as in a container image's.
 var revision string
 
 // BuildInfo reads what the linker recorded about this program.

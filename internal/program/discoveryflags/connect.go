@@ -18,7 +18,8 @@ const pauseMin, pauseMax = 100 * time.Millisecond, 2 * time.Second
 // attemptMin is what an attempt gets at least, so that one at the deadline, or without any wait, can succeed.
 const attemptMin = 500 * time.Millisecond
 
-// Registry connects to etcd. While it does not answer it is tried again until deadline; then the last error is returned.
+// Registry connects to etcd. While it does not answer it is tried again until deadline; then the last error is
+// returned.
 func (s Settings) Registry(ctx context.Context, deadline time.Time, log *slog.Logger) (*etcd.Registry, error) {
 	cfg := s.Etcd
 	cfg.Logger = log
@@ -31,10 +32,12 @@ func (s Settings) Registry(ctx context.Context, deadline time.Time, log *slog.Lo
 }
 
 // Deliverer connects to NATS, as Registry does. name is this process for people.
-func (s Settings) Deliverer(ctx context.Context, deadline time.Time, name string, log *slog.Logger) (*nats.Deliverer, error) {
+func (s Settings) Deliverer(ctx context.Context, deadline time.Time, name string, log *slog.Logger) (*nats.Deliverer,
+	error) {
 	cfg := s.NATS
 	cfg.Name, cfg.Logger = name, log
-	return persist(ctx, deadline, log, "NATS", "--nats-url", func() (*nats.Deliverer, error) { return nats.New(ctx, cfg) })
+	return persist(ctx, deadline, log, "NATS", "--nats-url",
+		func() (*nats.Deliverer, error) { return nats.New(ctx, cfg) })
 }
 
 // Deadline is until when the servers may take to answer.
@@ -48,14 +51,16 @@ func persist[T any](ctx context.Context, deadline time.Time, log *slog.Logger, s
 			err = fmt.Errorf("%s: %w", flag, err)
 		}
 		var unreachable *etcd.UnreachableError
-		if err == nil || ctx.Err() != nil || !(errors.As(err, &unreachable) || errors.Is(err, discovery.ErrUnavailable)) {
+		if err == nil || ctx.Err() != nil || !(errors.As(err, &unreachable) ||
+			errors.Is(err, discovery.ErrUnavailable)) {
 			return v, err
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
 			return v, err
 		}
-		log.Warn(server+" does not answer yet, trying again", "for", left.Round(100*time.Millisecond), "flag", "--wait-for-discovery", "error", err)
+		log.Warn(server+" does not answer yet, trying again", "for", left.Round(100*time.Millisecond), "flag",
+			"--wait-for-discovery", "error", err)
 		t := time.NewTimer(min(pause, left))
 		select {
 		case <-t.C:

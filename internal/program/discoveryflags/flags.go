@@ -39,15 +39,19 @@ func Register(app *cli.App, o Options) *Flags {
 	g := app.Group(group)
 	file := func(name, usage string) *string { return g.Checked(name, "", "FILE", usage, nil) }
 	f := &Flags{}
-	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects", validNamespace)
-	f.etcdEndpoints = g.URLs("etcd-endpoints", []string{"http://127.0.0.1:2379"}, "etcd, where the workers are registered: host:port or URLs of its members")
+	f.namespace = g.Checked("namespace", "default", "NAME", "namespace of the registry and of the delivery subjects",
+		validNamespace)
+	f.etcdEndpoints = g.URLs("etcd-endpoints", []string{"http://127.0.0.1:2379"},
+		"etcd, where the workers are registered: host:port or URLs of its members")
 	f.etcdUser = g.String("etcd-username", "", "user at etcd; needs --etcd-password-file")
 	f.etcdPasswordFile = file("etcd-password-file", "file that holds the password at etcd")
-	f.etcdCA = file("etcd-ca-file", "PEM file of the authorities that etcd's certificate must come from; makes the connection TLS")
+	f.etcdCA = file("etcd-ca-file",
+		"PEM file of the authorities that etcd's certificate must come from; makes the connection TLS")
 	f.etcdCert = file("etcd-cert-file", "PEM file of this client's certificate at etcd; needs --etcd-key-file")
 	f.etcdKey = file("etcd-key-file", "PEM file of its key")
 	if o.Worker {
-		f.leaseTTL = g.Duration("lease-ttl", etcd.DefaultLeaseTTL, cli.Range(time.Second, time.Hour), "how long the workers of a process that died stay registered, in whole seconds")
+		f.leaseTTL = g.Duration("lease-ttl", etcd.DefaultLeaseTTL, cli.Range(time.Second, time.Hour),
+			"how long the workers of a process that died stay registered, in whole seconds")
 		app.Check(func() error {
 			if *f.leaseTTL%time.Second != 0 {
 				return fmt.Errorf("--lease-ttl %s: use whole seconds, such as 10s", *f.leaseTTL)
@@ -55,15 +59,18 @@ func Register(app *cli.App, o Options) *Flags {
 			return nil
 		})
 	}
-	f.natsURL = g.URL("nats-url", "nats://127.0.0.1:4222", "URL", "NATS, which carries the requests; several servers with commas between", CheckNATS)
+	f.natsURL = g.URL("nats-url", "nats://127.0.0.1:4222", "URL",
+		"NATS, which carries the requests; several servers with commas between", CheckNATS)
 	f.natsUser = g.String("nats-username", "", "user at NATS; needs --nats-password-file")
 	f.natsPasswordFile = file("nats-password-file", "file that holds the password at NATS")
 	f.natsCreds = file("nats-creds-file", "credentials file (a JWT and its nkey) for NATS")
 	f.natsNKey = file("nats-nkey-file", "file that holds the seed of an nkey for NATS")
-	f.natsCA = file("nats-ca-file", "PEM file of the authorities that the certificate of NATS must come from; makes the connection TLS")
+	f.natsCA = file("nats-ca-file",
+		"PEM file of the authorities that the certificate of NATS must come from; makes the connection TLS")
 	f.natsCert = file("nats-cert-file", "PEM file of this client's certificate at NATS; needs --nats-key-file")
 	f.natsKey = file("nats-key-file", "PEM file of its key")
-	f.wait = g.Duration("wait-for-discovery", 5*time.Second, cli.Range(0, 24*time.Hour), "how long etcd and NATS may take to answer when the process starts")
+	f.wait = g.Duration("wait-for-discovery", 5*time.Second, cli.Range(0, 24*time.Hour),
+		"how long etcd and NATS may take to answer when the process starts")
 	app.Check(f.check)
 	return f
 }
@@ -106,7 +113,8 @@ func CheckEndpoints(list []redact.URL) error {
 			if strings.Contains(e.Whole(), "@") {
 				err = fmt.Errorf("%w (--etcd-username, --etcd-password-file)", err)
 			}
-			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e.String(), Err: err})
+			errs = append(errs, &cli.FlagError{Flag: "etcd-endpoints", Where: "--etcd-endpoints", Value: e.String(),
+				Err: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -49,18 +49,22 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Namespace != "default" || s.Etcd.LeaseTTL != 10*time.Second || s.Wait != 5*time.Second || s.Etcd.TLS != nil || s.NATS.TLS != nil {
+	if s.Namespace != "default" || s.Etcd.LeaseTTL != 10*time.Second || s.Wait != 5*time.Second || s.Etcd.TLS != nil ||
+		s.NATS.TLS != nil {
 		t.Errorf("defaults: %+v", s)
 	}
 	cert, key, _ := devtest.Certificate(t)
 	password := file(t, "password", "hush\n")
-	s, values, err := parse(t, []string{"LANEWAY_ETCD_USERNAME=root", "LANEWAY_NATS_CREDS_FILE=" + password}, "--etcd-password-file="+password,
-		"--etcd-ca-file="+cert, "--etcd-cert-file="+cert, "--etcd-key-file="+key, "--nats-ca-file="+cert, "--lease-ttl=2s",
+	s, values, err := parse(t, []string{"LANEWAY_ETCD_USERNAME=root", "LANEWAY_NATS_CREDS_FILE=" + password},
+		"--etcd-password-file="+password,
+		"--etcd-ca-file="+cert, "--etcd-cert-file="+cert, "--etcd-key-file="+key, "--nats-ca-file="+cert,
+		"--lease-ttl=2s",
 		"--nats-url=nats://me:hush@127.0.0.1:1,nats://127.0.0.1:2", "--etcd-endpoints=a:1,b:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Etcd.Username != "root" || s.Etcd.Password != "hush" || s.Etcd.TLS == nil || len(s.Etcd.TLS.Certificates) != 1 || s.NATS.TLS == nil ||
+	if s.Etcd.Username != "root" || s.Etcd.Password != "hush" || s.Etcd.TLS == nil ||
+		len(s.Etcd.TLS.Certificates) != 1 || s.NATS.TLS == nil ||
 		s.NATS.Credentials != password || s.Etcd.LeaseTTL != 2*time.Second || len(s.Etcd.Endpoints) != 2 {
 		t.Errorf("settings: %+v", s)
 	}
@@ -83,7 +87,8 @@ func TestBadSettings(t *testing.T) {
 		{"--etcd-username=root", "--etcd-username needs --etcd-password-file"},
 		{"--nats-password-file=" + text, "--nats-password-file needs --nats-username"},
 		{"--nats-key-file=" + text, "--nats-key-file needs --nats-cert-file"},
-		{"--nats-creds-file=" + text + " --nats-nkey-file=" + text, "--nats-creds-file and --nats-nkey-file exclude each other"},
+		{"--nats-creds-file=" + text + " --nats-nkey-file=" + text,
+			"--nats-creds-file and --nats-nkey-file exclude each other"},
 		{"--etcd-username=root --etcd-password-file=/no/such/file", "--etcd-password-file /no/such/file"},
 		{"--etcd-username=root --etcd-password-file=" + empty, "the file is empty"},
 		{"--etcd-ca-file=" + text, "--etcd-ca-file " + text + ": holds no PEM certificate"},
@@ -106,7 +111,8 @@ func TestSecured(t *testing.T) {
 	n := devtest.NATS(t, devserver.Options{TLSCert: cert, TLSKey: key, User: "me", Password: "hush"})
 	e := devtest.Etcd(t, devserver.Options{TLSCert: cert, TLSKey: key})
 	endpoints := strings.Join(e.Endpoints(), ",")
-	right := []string{"--nats-url=" + n.URL(), "--nats-ca-file=" + cert, "--nats-username=me", "--nats-password-file=" + password,
+	right := []string{"--nats-url=" + n.URL(), "--nats-ca-file=" + cert, "--nats-username=me", "--nats-password-file=" +
+		password,
 		"--etcd-endpoints=" + endpoints, "--etcd-ca-file=" + cert, "--wait-for-discovery=0s"}
 	connect := func(args ...string) error {
 		s, _, err := parse(t, nil, args...)
@@ -128,7 +134,8 @@ func TestSecured(t *testing.T) {
 	if err := connect(right...); err != nil {
 		t.Errorf("with all that is needed: %v", err)
 	}
-	if err := connect(append(right, "--nats-password-file="+file(t, "wrong", "loud"))...); err == nil || strings.Contains(err.Error(), "loud") {
+	if err := connect(append(right, "--nats-password-file="+file(t, "wrong", "loud"))...); err == nil ||
+		strings.Contains(err.Error(), "loud") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	if err := connect(append(right, "--nats-ca-file=")...); err == nil {
@@ -151,10 +158,12 @@ func TestWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err = s.Deliverer(t.Context(), s.Deadline(), "test", logger); err == nil || !strings.Contains(err.Error(), nobody) || strings.Contains(err.Error(), "\n") {
+	if _, err = s.Deliverer(t.Context(), s.Deadline(), "test", logger); err == nil || !strings.Contains(err.Error(),
+		nobody) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("nobody there: %v", err)
 	}
-	if time.Since(began) < 300*time.Millisecond || !strings.Contains(log.String(), "NATS does not answer yet") || !strings.Contains(log.String(), "--wait-for-discovery") {
+	if time.Since(began) < 300*time.Millisecond || !strings.Contains(log.String(), "NATS does not answer yet") ||
+		!strings.Contains(log.String(), "--wait-for-discovery") {
 		t.Errorf("given up after %v, log: %s", time.Since(began), &log)
 	}
 
@@ -180,7 +189,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitForSilentEtcd: an etcd that takes connections and says nothing is given up at the deadline too, not after a request's own bound.
+// TestWaitForSilentEtcd: an etcd that takes connections and says nothing is given up at the deadline too, not after a
+// request's own bound.
 func TestWaitForSilentEtcd(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {

@@ -23,12 +23,14 @@ type Settings struct {
 	Wait time.Duration
 }
 
-// Settings reads the flags and the files that they name; call it after they were parsed. An error names the flag and the file.
+// Settings reads the flags and the files that they name; call it after they were parsed. An error names the flag and
+// the file.
 func (f *Flags) Settings() (Settings, error) {
 	s := Settings{
 		Namespace: *f.namespace, Wait: *f.wait,
 		Etcd: etcd.Config{Endpoints: redact.Wholes(*f.etcdEndpoints), Namespace: *f.namespace, Username: *f.etcdUser},
-		NATS: nats.Config{URL: f.natsURL.Whole(), Namespace: *f.namespace, User: *f.natsUser, Credentials: *f.natsCreds, NKeySeed: *f.natsNKey},
+		NATS: nats.Config{URL: f.natsURL.Whole(), Namespace: *f.namespace, User: *f.natsUser, Credentials: *f.natsCreds,
+			NKeySeed: *f.natsNKey},
 	}
 	if f.leaseTTL != nil {
 		s.Etcd.LeaseTTL = *f.leaseTTL

@@ -26,7 +26,8 @@ func checkSysctls(r *Report, s planeflags.Settings) {
 		name     string
 		udp, tcp int
 		flag     string
-	}{{rmemMax, s.UDPRecvBuffer, s.TCPRecvBuffer, "recv-buffer"}, {wmemMax, s.UDPSendBuffer, s.TCPSendBuffer, "send-buffer"}} {
+	}{{rmemMax, s.UDPRecvBuffer, s.TCPRecvBuffer, "recv-buffer"}, {wmemMax, s.UDPSendBuffer, s.TCPSendBuffer,
+		"send-buffer"}} {
 		asked, flag := c.tcp, "--tcp-"+c.flag
 		if usesQUIC(s) && c.udp > asked {
 			asked, flag = c.udp, "--udp-"+c.flag
@@ -38,9 +39,11 @@ func checkSysctls(r *Report, s planeflags.Settings) {
 		size := cli.FormatSize(int64(asked))
 		switch {
 		case !ok:
-			r.warn(c.name, "cannot be seen from here, as in some containers; "+flag+" asks for "+size, "look on the host: sysctl "+c.name)
+			r.warn(c.name, "cannot be seen from here, as in some containers; "+flag+" asks for "+size,
+				"look on the host: sysctl "+c.name)
 		case have < int64(asked):
-			r.warn(c.name, fmt.Sprintf("is %s, %s asks for %s", cli.FormatSize(have), flag, size), sysctlFix(c.name, asked))
+			r.warn(c.name, fmt.Sprintf("is %s, %s asks for %s", cli.FormatSize(have), flag, size),
+				sysctlFix(c.name, asked))
 		default:
 			r.ok(c.name, "is %s, %s asks for %s", cli.FormatSize(have), flag, size)
 		}
@@ -94,7 +97,8 @@ func direction(r *Report, check string, asked, got int, sysctl string) {
 	case got == 0:
 		r.warn(check, "cannot be read back here", "")
 	case runtime.GOOS == "linux" && got < 2*asked: // the kernel counts double
-		r.warn(check, fmt.Sprintf("a real socket was granted %s of %s that were asked for: bursts may be dropped", cli.FormatSize(int64(got/2)), cli.FormatSize(int64(asked))), sysctlFix(sysctl, asked))
+		r.warn(check, fmt.Sprintf("a real socket was granted %s of %s that were asked for: bursts may be dropped",
+			cli.FormatSize(int64(got/2)), cli.FormatSize(int64(asked))), sysctlFix(sysctl, asked))
 	default:
 		r.ok(check, "a real socket was granted the %s that were asked for", cli.FormatSize(int64(asked)))
 	}

@@ -12,7 +12,9 @@ func TestClampedBuffers(t *testing.T) {
 	r.failures(t, "discovery")
 	for _, check := range []string{"net.core.rmem_max", "quic receive buffer"} {
 		f := r.find(Warn, check)
-		if len(f) != 1 || f[0].Fix != "sysctl -w net.core.rmem_max=419430400, and to keep it: echo net.core.rmem_max=419430400 >> /etc/sysctl.d/90-laneway.conf" {
+		if len(f) != 1 ||
+			f[0].Fix != "sysctl -w net.core.rmem_max=419430400, and to keep it: echo net.core.rmem_max=419430400 >> "+
+				"/etc/sysctl.d/90-laneway.conf" {
 			t.Errorf("%s: %+v", check, f)
 		}
 	}

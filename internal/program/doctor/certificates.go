@@ -52,7 +52,8 @@ func checkAuthorities(r *Report, flag, path string, now time.Time) {
 			good++
 		}
 		if !c.IsCA {
-			r.warn(check, fmt.Sprintf("%s is not the certificate of an authority", c.Subject), "name the file of the authority that signed it")
+			r.warn(check, fmt.Sprintf("%s is not the certificate of an authority", c.Subject),
+				"name the file of the authority that signed it")
 		}
 	}
 	if good > 0 {
@@ -75,7 +76,8 @@ func checkPair(r *Report, flag, path, keyFlag, keyPath string, now time.Time) {
 		return
 	}
 	if _, err := tls.LoadX509KeyPair(path, keyPath); err != nil {
-		r.fail(check, fmt.Sprintf("does not go with --%s %s: %v", keyFlag, keyPath, err), "name the key that the certificate was made for")
+		r.fail(check, fmt.Sprintf("does not go with --%s %s: %v", keyFlag, keyPath, err),
+			"name the key that the certificate was made for")
 		return
 	}
 	if judgeTime(r, check, certs[0], now) {
@@ -93,7 +95,8 @@ func judgeTime(r *Report, check string, c *x509.Certificate, now time.Time) bool
 		r.fail(check, fmt.Sprintf("%s ran out at %s", c.Subject, c.NotAfter.Format(time.RFC3339)), "renew it")
 		return false
 	case now.Before(c.NotBefore):
-		r.fail(check, fmt.Sprintf("%s holds from %s on only", c.Subject, c.NotBefore.Format(time.RFC3339)), "wait, or set this machine's clock")
+		r.fail(check, fmt.Sprintf("%s holds from %s on only", c.Subject, c.NotBefore.Format(time.RFC3339)),
+			"wait, or set this machine's clock")
 		return false
 	case c.NotAfter.Sub(now) < soon:
 		r.warn(check, fmt.Sprintf("%s runs out at %s", c.Subject, c.NotAfter.Format(time.RFC3339)), "renew it")

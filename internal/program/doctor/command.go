@@ -7,10 +7,12 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/cli"
 )
 
-// AddCommand declares the command doctor of a program. declare declares the program's flags at the command, so that both take the same, and returns
-// what makes the Config once they were parsed.
+// AddCommand declares the command doctor of a program. declare declares the program's flags at the command, so that
+// both take the same, and returns what makes the Config once they were parsed.
 func AddCommand(app *cli.App, declare func(*cli.App) func() (Config, error)) {
-	c := app.Command("doctor", "looks whether machine, network and servers fit the settings, and says what to change; takes the flags that the program will get")
+	c := app.Command("doctor",
+		"looks whether machine, network and servers fit the settings, and says what to change; takes the flags that "+
+			"the program will get")
 	config := declare(c)
 	asJSON := c.Group("Report").Bool("json", false, "print the report as JSON")
 	c.Handle(func(ctx context.Context, log *slog.Logger) error {

@@ -14,7 +14,8 @@ import (
 // Config says what is examined. It is passed by value.
 type Config struct {
 	Program string // "frontend"
-	// Worker says that the program serves workers: it listens on the plane and registers. Else it dials those that are registered.
+	// Worker says that the program serves workers: it listens on the plane and registers. Else it dials those that are
+	// registered.
 	Worker bool
 	Plane  planeflags.Settings
 	// Discovery is where etcd and NATS are. DiscoveryErr is why its files could not be read; then neither is asked.

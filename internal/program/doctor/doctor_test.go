@@ -34,7 +34,8 @@ func closedPort(t *testing.T) string {
 // etcdClientOf is the tests' own view of a server.
 func etcdClientOf(t *testing.T, url, user, password string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Username: user, Password: password, DialTimeout: 10 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Username: user, Password: password,
+		DialTimeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func etcdClientOf(t *testing.T, url, user, password string) *clientv3.Client {
 func TestWorkerOnGoodGroundLeavesNothing(t *testing.T) {
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	s := settings("quic", "tls")
-	r := run(t, Config{Worker: true, Plane: s, Discovery: at(e.Endpoints()[0], n.URL()), Listen: map[string]string{"admin-addr": "127.0.0.1:0"}})
+	r := run(t, Config{Worker: true, Plane: s, Discovery: at(e.Endpoints()[0], n.URL()),
+		Listen: map[string]string{"admin-addr": "127.0.0.1:0"}})
 	r.failures(t)
 	r.want(t, OK, 1, "etcd 127.0.0.1", "version 3.")
 	r.want(t, OK, 1, "nats 127.0.0.1", "version 2.", "1MiB")
@@ -57,7 +59,8 @@ func TestWorkerOnGoodGroundLeavesNothing(t *testing.T) {
 	r.want(t, Warn, 1, "advertised address", "loopback")
 	r.want(t, OK, 1, "open files")
 	c := etcdClientOf(t, e.Endpoints()[0], "", "")
-	if got, err := c.Get(within(t), "", clientv3.WithPrefix()); err != nil || got.Count != 0 || got.Header.Revision != 1 {
+	if got, err := c.Get(within(t), "", clientv3.WithPrefix()); err != nil || got.Count != 0 ||
+		got.Header.Revision != 1 {
 		t.Errorf("etcd holds %d keys at revision %d after it, %v", got.Count, got.Header.Revision, err)
 	}
 	if got, err := c.Leases(within(t)); err != nil || len(got.Leases) != 0 {
@@ -84,7 +87,8 @@ func TestOneMemberOfThree(t *testing.T) {
 	r.want(t, Warn, 1, "nats 127.0.0.1", "refused")
 }
 
-// TestEtcdRights: a user that may only read is enough for a frontend and not for a worker, and a wrong password is said to be one.
+// TestEtcdRights: a user that may only read is enough for a frontend and not for a worker, and a wrong password is said
+// to be one.
 func TestEtcdRights(t *testing.T) {
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	root := etcdClientOf(t, e.Endpoints()[0], "", "")
@@ -101,7 +105,8 @@ func TestEtcdRights(t *testing.T) {
 	must(root.UserAdd(ctx, "reader", "secret"))
 	must(root.RoleAdd(ctx, "read"))
 	p := "/laneway/v1/doctor-test/workers/"
-	must(root.RoleGrantPermission(ctx, "read", p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(clientv3.PermRead)))
+	must(root.RoleGrantPermission(ctx, "read", p, clientv3.GetPrefixRangeEnd(p),
+		clientv3.PermissionType(clientv3.PermRead)))
 	must(root.UserGrantRole(ctx, "reader", "read"))
 	must(root.AuthEnable(ctx))
 	d := at(e.Endpoints()[0], n.URL())
@@ -109,7 +114,8 @@ func TestEtcdRights(t *testing.T) {
 	run(t, Config{Plane: settings("tls"), Discovery: d}).failures(t)
 	r := run(t, Config{Worker: true, Plane: settings("tls"), Discovery: d})
 	r.failures(t, "etcd rights")
-	if f := r.find(Fail, "user reader may not"); len(f) != 1 || !strings.Contains(f[0].Fix, "grant-permission ROLE readwrite --prefix=true "+p) {
+	if f := r.find(Fail, "user reader may not"); len(f) != 1 ||
+		!strings.Contains(f[0].Fix, "grant-permission ROLE readwrite --prefix=true "+p) {
 		t.Errorf("%+v", f)
 	}
 	d.Etcd.Password = "wrong"
@@ -185,15 +191,18 @@ func TestTakenPort(t *testing.T) {
 	defer admin.Close()
 	s := settings("quic", "tls")
 	s.BindAddr = "127.0.0.1:" + strconv.Itoa(first)
-	r := run(t, Config{Worker: true, Plane: s, DiscoveryErr: os.ErrNotExist, Listen: map[string]string{"admin-addr": admin.Addr().String()}})
+	r := run(t, Config{Worker: true, Plane: s, DiscoveryErr: os.ErrNotExist,
+		Listen: map[string]string{"admin-addr": admin.Addr().String()}})
 	r.failures(t, "--admin-addr "+admin.Addr().String(), fmt.Sprintf("quic port %d", first+2), "discovery")
 	r.want(t, OK, 1, fmt.Sprintf("tls ports: %d to %d can be bound", first, first+3))
-	if f := r.find(Fail, "quic port"); len(f) != 1 || !strings.Contains(f[0].Fix, fmt.Sprintf("ss -ulpn sport = :%d", first+2)) {
+	if f := r.find(Fail, "quic port"); len(f) != 1 || !strings.Contains(f[0].Fix, fmt.Sprintf("ss -ulpn sport = :%d",
+		first+2)) {
 		t.Errorf("%+v", f)
 	}
 }
 
-// TestPortsOfWorkers: a frontend dials every port of every process and says which one is silent, which one nobody has, and where another node answers.
+// TestPortsOfWorkers: a frontend dials every port of every process and says which one is silent, which one nobody has,
+// and where another node answers.
 func TestPortsOfWorkers(t *testing.T) {
 	e, n := devtest.Etcd(t), devtest.NATS(t)
 	id, err := transport.NewIdentity()
@@ -226,7 +235,8 @@ func TestPortsOfWorkers(t *testing.T) {
 	record := func(id string, node discovery.Node) discovery.Worker {
 		return discovery.Worker{Schema: discovery.Schema, ID: id, Models: []string{"m"}, Node: node}
 	}
-	first, err := reg.Register(t.Context(), []discovery.Worker{record("a-0", w.Descriptor()), record("a-1", w.Descriptor())})
+	first, err := reg.Register(t.Context(), []discovery.Worker{record("a-0", w.Descriptor()),
+		record("a-1", w.Descriptor())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,11 +267,13 @@ func TestPortsOfWorkers(t *testing.T) {
 	if err := first.Withdraw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reg.Register(t.Context(), []discovery.Worker{record("a-0", node), record("b-0", other), record("c-0", foreign)}); err != nil {
+	if _, err := reg.Register(t.Context(), []discovery.Worker{record("a-0", node), record("b-0", other),
+		record("c-0", foreign)}); err != nil {
 		t.Fatal(err)
 	}
 	r = run(t, cfg)
-	r.failures(t, "worker process host-1, quic "+silent.LocalAddr().String(), "worker process host-1, tls "+closed, "worker process host-2, tls "+node.Planes[1].Endpoints[0], "worker process host-3")
+	r.failures(t, "worker process host-1, quic "+silent.LocalAddr().String(), "worker process host-1, tls "+closed,
+		"worker process host-2, tls "+node.Planes[1].Endpoints[0], "worker process host-3")
 	r.want(t, Fail, 1, "host-1, quic", "no answer (6 of the process's 8 ports answer)")
 	r.want(t, Fail, 1, "host-1, tls", "refused")
 	r.want(t, Fail, 1, "host-2", "answered as node "+w.Descriptor().ID)
@@ -281,14 +293,16 @@ func TestReportsForPeopleAndPrograms(t *testing.T) {
 	if err := r.Write(&people); err != nil {
 		t.Fatal(err)
 	}
-	if want := "ok    a: good\nwarn  b: not so good\n      fix: do this\nfail  c: bad\n3 checks: 1 ok, 1 warnings, 1 failed\n"; people.String() != want {
+	if want := "ok    a: good\nwarn  b: not so good\n      fix: do this\nfail  c: bad\n3 checks: 1 ok, 1 warnings, 1 " +
+		"failed\n"; people.String() != want {
 		t.Errorf("got\n%s", &people)
 	}
 	if err := r.WriteJSON(&programs); err != nil {
 		t.Fatal(err)
 	}
 	var back Report
-	if err := json.Unmarshal(programs.Bytes(), &back); err != nil || back.Failed != 1 || back.Warned != 1 || len(back.Findings) != 3 || back.Findings[1].Fix != "do this" {
+	if err := json.Unmarshal(programs.Bytes(), &back); err != nil || back.Failed != 1 || back.Warned != 1 ||
+		len(back.Findings) != 3 || back.Findings[1].Fix != "do this" {
 		t.Errorf("%+v, %v", back, err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/redact"
 )
 
-// checkEtcd asks every member for its version, then does what the program does. It returns the workers that are registered; nil when they cannot be read.
+// checkEtcd asks every member for its version, then does what the program does. It returns the workers that are
+// registered; nil when they cannot be read.
 func checkEtcd(ctx context.Context, r *Report, cfg Config) []discovery.Worker {
 	e := cfg.Discovery.Etcd
 	answered := 0
@@ -65,11 +66,13 @@ func prefix(e etcd.Config) string {
 
 func etcdClient(ctx context.Context, cfg Config, endpoints ...string) (*clientv3.Client, error) {
 	e := cfg.Discovery.Etcd
-	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: cfg.timeout, TLS: e.TLS, Username: e.Username, Password: e.Password,
+	return clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: cfg.timeout, TLS: e.TLS,
+		Username: e.Username, Password: e.Password,
 		Context: ctx, Logger: zap.NewNop()})
 }
 
-// checkMember asks one member how it is. Others may do without it, so its silence alone is no failure, except where it is the only one.
+// checkMember asks one member how it is. Others may do without it, so its silence alone is no failure, except where it
+// is the only one.
 func checkMember(ctx context.Context, r *Report, cfg Config, at string) bool {
 	check := "etcd " + hostOf(at)
 	bad := r.warn
@@ -111,7 +114,8 @@ func answers(err error) bool {
 }
 
 // registered reads the workers that are there now.
-func registered(ctx context.Context, reg discovery.Registry, limit time.Duration) (workers []discovery.Worker, invalid []error, err error) {
+func registered(ctx context.Context, reg discovery.Registry, limit time.Duration) (workers []discovery.Worker,
+	invalid []error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	events, err := reg.Watch(ctx)
@@ -134,8 +138,8 @@ func registered(ctx context.Context, reg discovery.Registry, limit time.Duration
 	return nil, nil, err
 }
 
-// checkWrite asks whether the worker may put its records and have a lease, without putting any: etcd checks the rights of both branches of a transaction,
-// of which the one that writes is never taken here.
+// checkWrite asks whether the worker may put its records and have a lease, without putting any: etcd checks the rights
+// of both branches of a transaction, of which the one that writes is never taken here.
 func checkWrite(ctx context.Context, r *Report, cfg Config) {
 	e := cfg.Discovery.Etcd
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout)
@@ -168,7 +172,9 @@ func checkWrite(ctx context.Context, r *Report, cfg Config) {
 		r.warn("etcd lease", "could not be given back: "+err.Error()+"; it runs out by itself", "")
 	}
 	if granted := time.Duration(l.TTL) * time.Second; granted > ttl {
-		r.warn("etcd lease", fmt.Sprintf("etcd grants %s at least, --lease-ttl asks for %s: workers that died stay registered so long", granted, ttl), "lower etcd's --election-timeout, or accept it")
+		r.warn("etcd lease",
+			fmt.Sprintf("etcd grants %s at least, --lease-ttl asks for %s: workers that died stay registered so long",
+				granted, ttl), "lower etcd's --election-timeout, or accept it")
 		return
 	}
 	r.ok("etcd rights", "records may be put below %s, a lease of %s is granted", prefix(e), ttl)
@@ -184,7 +190,9 @@ func etcdWhy(err error, e etcd.Config) (text, fix string) {
 			if user == "" {
 				user = "(none)"
 			}
-			return fmt.Sprintf("user %s may not do that below %s", user, prefix(e)), "etcdctl role grant-permission ROLE readwrite --prefix=true " + prefix(e) + " (read is enough for a frontend)"
+			return fmt.Sprintf("user %s may not do that below %s", user, prefix(e)),
+				"etcdctl role grant-permission ROLE readwrite --prefix=true " + prefix(e) +
+					" (read is enough for a frontend)"
 		case errors.Is(said, rpctypes.ErrAuthFailed):
 			return "user name or password is wrong", "correct --etcd-username or --etcd-password-file"
 		case errors.Is(said, rpctypes.ErrUserEmpty):
@@ -196,7 +204,9 @@ func etcdWhy(err error, e etcd.Config) (text, fix string) {
 	}
 	var gone *etcd.UnreachableError
 	if errors.As(err, &gone) || errors.Is(err, context.DeadlineExceeded) {
-		return "does not answer: " + err.Error(), "look whether it runs and whether TCP to it gets through; correct --etcd-endpoints (https:// or --etcd-ca-file for TLS)"
+		return "does not answer: " + err.Error(),
+			"look whether it runs and whether TCP to it gets through; correct --etcd-endpoints (https:// or " +
+				"--etcd-ca-file for TLS)"
 	}
 	return err.Error(), ""
 }

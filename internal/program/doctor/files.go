@@ -23,12 +23,15 @@ func checkFiles(r *Report, cfg Config, processes int) {
 	if cfg.Worker {
 		endpoints := len(s.Planes) * s.ServerEndpoints
 		need := ownFiles + endpoints + assumedFrontends*lanes(s)
-		judgeFiles(r, check, need, fmt.Sprintf("%d endpoints and %d lanes from each of %d frontends", endpoints, lanes(s), assumedFrontends))
+		judgeFiles(r, check, need, fmt.Sprintf("%d endpoints and %d lanes from each of %d frontends", endpoints,
+			lanes(s), assumedFrontends))
 		return
 	}
-	need, what := ownFiles+processes*lanes(s), fmt.Sprintf("%d lanes to each of %d worker processes", lanes(s), processes)
+	need, what := ownFiles+processes*lanes(s), fmt.Sprintf("%d lanes to each of %d worker processes", lanes(s),
+		processes)
 	if cfg.OpenRequests > 0 {
-		judgeFiles(r, check, need+cfg.OpenRequests, fmt.Sprintf("%s, and --max-open-requests %d", what, cfg.OpenRequests))
+		judgeFiles(r, check, need+cfg.OpenRequests, fmt.Sprintf("%s, and --max-open-requests %d", what,
+			cfg.OpenRequests))
 		return
 	}
 	if !judgeFiles(r, check, need, what) {
@@ -36,7 +39,8 @@ func checkFiles(r *Report, cfg Config, processes int) {
 	}
 	var few *cli.FilesError
 	if errors.As(cli.NeedFiles(need+fewClients, "these"), &few) {
-		r.warn("clients", fmt.Sprintf("the limit of open files (%d) leaves %d for open requests, which nothing bounds", few.Have, max(0, int(few.Have)-need)),
+		r.warn("clients", fmt.Sprintf("the limit of open files (%d) leaves %d for open requests, which nothing bounds",
+			few.Have, max(0, int(few.Have)-need)),
 			fmt.Sprintf("ulimit -n %d or LimitNOFILE=%d, or set --max-open-requests", need+fewClients, need+fewClients))
 	}
 }
@@ -49,7 +53,8 @@ func judgeFiles(r *Report, check string, need int, what string) bool {
 		r.ok(check, "the limit is enough for the %d that %s need", need, what)
 		return true
 	case errors.As(err, &few):
-		r.fail(check, fmt.Sprintf("the limit is %d; %s need %d", few.Have, what, need), fmt.Sprintf("ulimit -n %d in the shell, LimitNOFILE=%d in the systemd unit", need, need))
+		r.fail(check, fmt.Sprintf("the limit is %d; %s need %d", few.Have, what, need),
+			fmt.Sprintf("ulimit -n %d in the shell, LimitNOFILE=%d in the systemd unit", need, need))
 	default:
 		r.warn(check, err.Error(), "")
 	}

@@ -47,7 +47,8 @@ func certificate(t *testing.T, from, to time.Time, ca bool) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "it"}, NotBefore: from, NotAfter: to, IsCA: ca, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "it"}, NotBefore: from,
+		NotAfter: to, IsCA: ca, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func TestCertificates(t *testing.T) {
 	}{
 		{"good", map[string]string{"http-tls-cert": cert, "http-tls-key": key}, OK, "with its key"},
 		{"good authority", map[string]string{"etcd-ca-file": ca}, OK, "1 authorities"},
-		{"wrong key", map[string]string{"nats-cert-file": cert, "nats-key-file": otherKey}, Fail, "does not go with --nats-key-file"},
+		{"wrong key", map[string]string{"nats-cert-file": cert, "nats-key-file": otherKey}, Fail,
+			"does not go with --nats-key-file"},
 		{"no key", map[string]string{"tls-cert": cert, "tls-key": cert + ".gone"}, Fail, "no such file"},
 		{"expired", map[string]string{"tls-cert": old, "tls-key": oldKey}, Fail, "ran out"},
 		{"expired authority", map[string]string{"tls-ca": old}, Fail, "ran out"},
@@ -108,7 +110,8 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Report{}
-	checkCertificates(r, map[string]string{"tls-cert": cert, "tls-key": key, "nats-nkey-file": empty, "peer-name": "x"}, now)
+	checkCertificates(r, map[string]string{"tls-cert": cert, "tls-key": key, "nats-nkey-file": empty, "peer-name": "x"},
+		now)
 	r.want(t, Warn, 1, "every user of this machine may read it")
 	r.failures(t)
 }

@@ -44,7 +44,8 @@ func TestFewFiles(t *testing.T) {
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	r.want(t, Fail, 1, "open files", "the limit is 300", "1 lanes to each of 3 worker processes, and --max-open-requests 1000 need 1515")
+	r.want(t, Fail, 1, "open files", "the limit is 300",
+		"1 lanes to each of 3 worker processes, and --max-open-requests 1000 need 1515")
 	r.want(t, Fail, 1, "open files", "8 endpoints and 1 lanes from each of 16 frontends need 536")
 	r.want(t, Warn, 0, "clients")
 	for _, f := range r.Findings {

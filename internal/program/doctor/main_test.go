@@ -30,13 +30,16 @@ func TestMain(m *testing.M) {
 
 // settings are a worker's or frontend's on loopback; the buffers are small enough for any machine.
 func settings(planes ...string) planeflags.Settings {
-	return planeflags.Settings{Planes: planes, Lanes: 1, ServerEndpoints: 4, BindAddr: "127.0.0.1:0", UDPRecvBuffer: 64 << 10, UDPSendBuffer: 64 << 10,
-		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second, BatchGap: time.Millisecond, StreamWindow: 64 << 10,
+	return planeflags.Settings{Planes: planes, Lanes: 1, ServerEndpoints: 4, BindAddr: "127.0.0.1:0",
+		UDPRecvBuffer: 64 << 10, UDPSendBuffer: 64 << 10,
+		KeepAlive: 5 * time.Second, Idle: 15 * time.Second, ActivePing: time.Second, Resume: 10 * time.Second,
+		BatchGap: time.Millisecond, StreamWindow: 64 << 10,
 		Urgent: true, GRO: true, GSO: true}
 }
 
 func at(etcdURL, natsURL string) discoveryflags.Settings {
-	return discoveryflags.Settings{Namespace: "doctor-test", Etcd: etcd.Config{Endpoints: []string{etcdURL}, Namespace: "doctor-test"},
+	return discoveryflags.Settings{Namespace: "doctor-test", Etcd: etcd.Config{Endpoints: []string{etcdURL},
+		Namespace: "doctor-test"},
 		NATS: nats.Config{URL: natsURL, Namespace: "doctor-test"}}
 }
 

@@ -18,7 +18,8 @@ const (
 	maxPacket = 1452
 )
 
-// checkInterfaceMTU looks at the interfaces that have these addresses. One that is not of this machine (behind a NAT) has none here.
+// checkInterfaceMTU looks at the interfaces that have these addresses. One that is not of this machine (behind a NAT)
+// has none here.
 func checkInterfaceMTU(r *Report, s planeflags.Settings, addrs []string) {
 	seen := map[string]bool{}
 	for _, a := range addrs {
@@ -46,9 +47,11 @@ func judgeMTU(r *Report, s planeflags.Settings, check string, mtu int, addr stri
 	room := mtu - headers
 	switch {
 	case room < minPacket:
-		r.fail(check, fmt.Sprintf("%d leaves %d bytes for a QUIC packet, QUIC needs %d", mtu, room, minPacket), fmt.Sprintf("raise the MTU to %d or more, or use --response-plane tls", minPacket+headers))
+		r.fail(check, fmt.Sprintf("%d leaves %d bytes for a QUIC packet, QUIC needs %d", mtu, room, minPacket),
+			fmt.Sprintf("raise the MTU to %d or more, or use --response-plane tls", minPacket+headers))
 	case room < s.MaxMTU:
-		r.fail(check, fmt.Sprintf("%d leaves %d bytes for a QUIC packet, --max-mtu %d is more", mtu, room, s.MaxMTU), fmt.Sprintf("use --max-mtu %d or less, or 0 for discovery", room))
+		r.fail(check, fmt.Sprintf("%d leaves %d bytes for a QUIC packet, --max-mtu %d is more", mtu, room, s.MaxMTU),
+			fmt.Sprintf("use --max-mtu %d or less, or 0 for discovery", room))
 	case s.MaxMTU > 0:
 		r.ok(check, "%d, packets of --max-mtu %d fit", mtu, s.MaxMTU)
 	default:

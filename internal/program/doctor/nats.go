@@ -27,8 +27,8 @@ type natsInfo struct {
 	MaxPayload int64  `json:"max_payload"`
 }
 
-// checkNATS asks every server for its version, then does what the program does: a worker takes a request of its own, a frontend sends one to a worker that
-// does not exist, which must be answered by "no responders".
+// checkNATS asks every server for its version, then does what the program does: a worker takes a request of its own, a
+// frontend sends one to a worker that does not exist, which must be answered by "no responders".
 func checkNATS(ctx context.Context, r *Report, cfg Config) {
 	answered := 0
 	list := strings.Split(cfg.Discovery.NATS.URL, ",")
@@ -55,7 +55,9 @@ func checkNATS(ctx context.Context, r *Report, cfg Config) {
 	defer cancel()
 	if cfg.Worker {
 		probe := discovery.Worker{Schema: discovery.Schema, ID: id, Models: []string{"doctor"}, Node: discovery.Node{
-			ID: strings.Repeat("0", 31) + "1", Planes: []discovery.Plane{{Name: cfg.Plane.Planes[0], Endpoints: []string{"127.0.0.1:1"}}}, WireMin: 1, WireMax: 1}}
+			ID:     strings.Repeat("0", 31) + "1",
+			Planes: []discovery.Plane{{Name: cfg.Plane.Planes[0], Endpoints: []string{"127.0.0.1:1"}}}, WireMin: 1,
+			WireMax: 1}}
 		s, err := d.Serve(ctx, probe, func(context.Context, discovery.Request) discovery.Reply {
 			return discovery.Reply{Answer: discovery.Accepted}
 		})
@@ -72,12 +74,15 @@ func checkNATS(ctx context.Context, r *Report, cfg Config) {
 	case !cfg.Worker && errors.Is(err, discovery.ErrNoResponders):
 		r.ok("nats rights", "requests to workers may be sent, and answers come back")
 	case cfg.Worker && errors.Is(err, discovery.ErrNoResponders):
-		r.fail("nats rights", said.with(errors.New("this user may not take requests: nobody was there for "+subject)), "let it subscribe to laneway."+namespaceOf(cfg)+".worker.* and to $SRV.>")
+		r.fail("nats rights", said.with(errors.New("this user may not take requests: nobody was there for "+subject)),
+			"let it subscribe to laneway."+namespaceOf(cfg)+".worker.* and to $SRV.>")
 	case err == nil:
-		r.fail("nats rights", "somebody answers for "+subject+", a worker that does not exist: "+reply.Answer.String(), "find who subscribes to laneway."+namespaceOf(cfg)+".worker.> with a wildcard")
+		r.fail("nats rights", "somebody answers for "+subject+", a worker that does not exist: "+reply.Answer.String(),
+			"find who subscribes to laneway."+namespaceOf(cfg)+".worker.> with a wildcard")
 	default:
 		r.fail("nats rights", said.with(fmt.Errorf("no answer for %s: %w", subject, err)),
-			"let this user publish to laneway."+namespaceOf(cfg)+".worker.* and subscribe to _INBOX.>; a worker also subscribes to the former and answers to the latter")
+			"let this user publish to laneway."+namespaceOf(cfg)+
+				".worker.* and subscribe to _INBOX.>; a worker also subscribes to the former and answers to the latter")
 	}
 }
 
@@ -88,7 +93,8 @@ func namespaceOf(cfg Config) string {
 	return nats.DefaultNamespace
 }
 
-// checkNATSServer reads the line with which a server greets. Servers that speak TLS from the first byte, or WebSocket, do not greet so.
+// checkNATSServer reads the line with which a server greets. Servers that speak TLS from the first byte, or WebSocket,
+// do not greet so.
 func checkNATSServer(ctx context.Context, r *Report, cfg Config, at string, only bool) bool {
 	check := "nats " + hostOf(at)
 	u, err := url.Parse(at)
@@ -113,7 +119,8 @@ func checkNATSServer(ctx context.Context, r *Report, cfg Config, at string, only
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		bad(check, "does not answer: "+err.Error(), "look whether it runs and whether TCP to it gets through; correct --nats-url")
+		bad(check, "does not answer: "+err.Error(),
+			"look whether it runs and whether TCP to it gets through; correct --nats-url")
 		return false
 	}
 	defer c.Close()
@@ -124,11 +131,13 @@ func checkNATSServer(ctx context.Context, r *Report, cfg Config, at string, only
 	rest, greets := strings.CutPrefix(string(line), "INFO ")
 	var info natsInfo
 	if err != nil || !greets || json.Unmarshal([]byte(rest), &info) != nil {
-		r.warn(check, "takes connections but does not greet like NATS: it may speak TLS from the first byte", "look whether --nats-url is right")
+		r.warn(check, "takes connections but does not greet like NATS: it may speak TLS from the first byte",
+			"look whether --nats-url is right")
 		return true
 	}
 	if info.MaxPayload > 0 && info.MaxPayload < smallPayload {
-		r.warn(check, fmt.Sprintf("version %s takes messages of at most %s: longer requests fail", info.Version, cli.FormatSize(info.MaxPayload)), "raise max_payload of the server")
+		r.warn(check, fmt.Sprintf("version %s takes messages of at most %s: longer requests fail", info.Version,
+			cli.FormatSize(info.MaxPayload)), "raise max_payload of the server")
 		return true
 	}
 	r.ok(check, "version %s, messages of up to %s", info.Version, cli.FormatSize(info.MaxPayload))

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathMTU is what the kernel knows about the way to an address: the MTU of the interface, or less when it was told so. It sends nothing.
+// pathMTU is what the kernel knows about the way to an address: the MTU of the interface, or less when it was told so.
+// It sends nothing.
 func pathMTU(ctx context.Context, address string) (mtu int, ip string, ok bool) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", address)

@@ -54,14 +54,18 @@ type dialed struct {
 	err     error
 }
 
-// checkPeers makes a handshake with every port of every process on every plane that it shares with us. It returns how many processes there are.
-func checkPeers(ctx context.Context, r *Report, cfg Config, workers []discovery.Worker, transports []transport.Transport) int {
+// checkPeers makes a handshake with every port of every process on every plane that it shares with us. It returns how
+// many processes there are.
+func checkPeers(ctx context.Context, r *Report, cfg Config, workers []discovery.Worker,
+	transports []transport.Transport) int {
 	all := peers(workers)
 	if len(all) == 0 {
-		r.warn("workers", fmt.Sprintf("none is registered in namespace %q, so no port could be looked at", cfg.Discovery.Namespace), "start workers with the same --namespace and --etcd-endpoints, then ask again")
+		r.warn("workers", fmt.Sprintf("none is registered in namespace %q, so no port could be looked at",
+			cfg.Discovery.Namespace), "start workers with the same --namespace and --etcd-endpoints, then ask again")
 		return 0
 	}
-	r.ok("workers", "%d in %d processes are registered in namespace %q", len(workers), len(all), cfg.Discovery.Namespace)
+	r.ok("workers", "%d in %d processes are registered in namespace %q", len(workers), len(all),
+		cfg.Discovery.Namespace)
 	var dials []*dialed
 	by := map[string]transport.Transport{}
 	for _, t := range transports {
@@ -134,7 +138,9 @@ func judgePeer(ctx context.Context, r *Report, cfg Config, p *peer, dials []*dia
 		for _, n := range p.node.Planes {
 			theirs = append(theirs, n.Name)
 		}
-		r.fail("worker process "+p.name(), fmt.Sprintf("listens on %s, this program uses %s: none is shared", strings.Join(theirs, ", "), strings.Join(cfg.Plane.Planes, ", ")), "name a common plane in --response-plane")
+		r.fail("worker process "+p.name(), fmt.Sprintf("listens on %s, this program uses %s: none is shared",
+			strings.Join(theirs, ", "), strings.Join(cfg.Plane.Planes, ", ")),
+			"name a common plane in --response-plane")
 		return
 	}
 	for plane := range planesOf(mine) {
@@ -186,11 +192,16 @@ func why(d *dialed) (text, fix string) {
 	var identity *transport.IdentityError
 	switch {
 	case errors.As(d.err, &identity):
-		return d.err.Error(), "wait until the record of a process that has gone runs out (--lease-ttl), or give each process an address of its own"
+		return d.err.Error(),
+			"wait until the record of a process that has gone runs out (--lease-ttl), or give each process an " +
+				"address of its own"
 	case errors.Is(d.err, context.DeadlineExceeded):
-		return "no answer", fmt.Sprintf("let %s to %s through (firewall, network policy, security group); where only %s is dropped, --response-plane tls does without", kind, d.address, kind)
+		return "no answer",
+			fmt.Sprintf("let %s to %s through (firewall, network policy, security group); where only %s is dropped, "+
+				"--response-plane tls does without", kind, d.address, kind)
 	case errors.Is(d.err, syscall.ECONNREFUSED):
-		return "refused: nobody listens there", "look whether the worker process runs; its record stays until its lease ends"
+		return "refused: nobody listens there",
+			"look whether the worker process runs; its record stays until its lease ends"
 	}
 	return d.err.Error(), ""
 }

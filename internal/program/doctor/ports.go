@@ -27,7 +27,9 @@ func checkListen(ctx context.Context, r *Report, listen map[string]string) {
 				text = fe.Err.Error()
 			}
 			_, port, _ := net.SplitHostPort(listen[flag]) // a flag that is no address has failed before
-			r.fail("--"+flag+" "+listen[flag], text, fmt.Sprintf("choose another address, or see who has it: ss -tlpn sport = :%s (a program of this kind that runs already is fine)", port))
+			r.fail("--"+flag+" "+listen[flag], text,
+				fmt.Sprintf("choose another address, or see who has it: ss -tlpn sport = :%s (a program of this kind "+
+					"that runs already is fine)", port))
 			continue
 		}
 		r.ok("--"+flag+" "+listen[flag], "can be had")
@@ -60,7 +62,8 @@ func checkPorts(ctx context.Context, r *Report, cfg Config, transports []transpo
 				l, err := t.Listen(ctx, net.JoinHostPort(host, strconv.Itoa(port)), 1)
 				if err != nil {
 					r.fail(fmt.Sprintf("%s port %d", t.Plane(), port), bindText(err),
-						fmt.Sprintf("free it (ss -%slpn sport = :%d says who has it; a worker that runs already is fine), or choose another --bind-addr", proto(t.Plane()), port))
+						fmt.Sprintf("free it (ss -%slpn sport = :%d says who has it; a worker that runs already is "+
+							"fine), or choose another --bind-addr", proto(t.Plane()), port))
 					continue
 				}
 				open = append(open, l)
@@ -94,7 +97,8 @@ func proto(plane string) string {
 }
 
 // checkAdvertised lets a real worker find what it would tell frontends, and looks at the interfaces of these addresses.
-func checkAdvertised(ctx context.Context, r *Report, cfg Config, id *transport.Identity, transports []transport.Transport) {
+func checkAdvertised(ctx context.Context, r *Report, cfg Config, id *transport.Identity,
+	transports []transport.Transport) {
 	if len(transports) == 0 {
 		return
 	}
@@ -126,10 +130,13 @@ func checkAdvertised(ctx context.Context, r *Report, cfg Config, id *transport.I
 		addrs, err := net.DefaultResolver.LookupHost(ctx, h)
 		switch {
 		case err != nil:
-			r.warn("advertised address", fmt.Sprintf("%s cannot be looked up from here: %v; frontends must be able to", h, err), "check the name, or use an IP address with --advertise-addr")
+			r.warn("advertised address", fmt.Sprintf("%s cannot be looked up from here: %v; frontends must be able to",
+				h, err), "check the name, or use an IP address with --advertise-addr")
 			continue
 		case transport.IsLoopback(net.JoinHostPort(h, "1")):
-			r.warn("advertised address", h+" is loopback: only frontends on this host, in this network namespace, can reach this worker", "listen on an interface that others reach (--bind-addr), or name it with --advertise-addr")
+			r.warn("advertised address",
+				h+" is loopback: only frontends on this host, in this network namespace, can reach this worker",
+				"listen on an interface that others reach (--bind-addr), or name it with --advertise-addr")
 		default:
 			r.ok("advertised address", "%s (%s)", h, strings.Join(addrs, ", "))
 		}

@@ -73,7 +73,8 @@ func (r *Report) Write(w io.Writer) error {
 			fmt.Fprintf(&b, "      fix: %s\n", oneLine(f.Fix))
 		}
 	}
-	fmt.Fprintf(&b, "%d checks: %d ok, %d warnings, %d failed\n", len(r.Findings), len(r.Findings)-r.Warned-r.Failed, r.Warned, r.Failed)
+	fmt.Fprintf(&b, "%d checks: %d ok, %d warnings, %d failed\n", len(r.Findings), len(r.Findings)-r.Warned-r.Failed,
+		r.Warned, r.Failed)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,5 +1,5 @@
-// Package holders has the rule by which a worker process counts as a holder: one that holds a share of the open requests
-// and answers late. The plane page applies it to the present moment, a run report to a whole run.
+// Package holders has the rule by which a worker process counts as a holder: one that holds a share of the open
+// requests and answers late. The plane page applies it to the present moment, a run report to a whole run.
 package holders
 
 import "slices"

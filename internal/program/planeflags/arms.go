@@ -48,17 +48,21 @@ func (s Settings) Arm() (refplane.Arm, bool) {
 }
 
 // Reference is the configuration of one side of the arm. It has one transport, the caller's.
-func (s Settings) Reference(a refplane.Arm, id *transport.Identity, t transport.Transport, name string, log *slog.Logger) refplane.Config {
+func (s Settings) Reference(a refplane.Arm, id *transport.Identity, t transport.Transport, name string,
+	log *slog.Logger) refplane.Config {
 	return refplane.Config{
-		Mode: a.Mode, Interval: a.Interval, Transport: t, Identity: id, Name: name, Plane: a.Name, BindAddr: s.BindAddr, AdvertiseAddr: s.AdvertiseAddr, Logger: log,
+		Mode: a.Mode, Interval: a.Interval, Transport: t, Identity: id, Name: name, Plane: a.Name, BindAddr: s.BindAddr,
+		AdvertiseAddr: s.AdvertiseAddr, Logger: log,
 	}
 }
 
-// checkArms looks at reference arms: each is a plane of its own, so a program takes one alone, and only a program that runs one after the other several.
+// checkArms looks at reference arms: each is a plane of its own, so a program takes one alone, and only a program that
+// runs one after the other several.
 func checkArms(planes []string) error {
 	for _, p := range planes {
 		if _, ok := refplane.ArmNamed(p); ok && len(planes) > 1 {
-			return fmt.Errorf("--%s %s: %s is a reference arm, which shares no link with a plane: name it alone", planeFlag, strings.Join(planes, ","), p)
+			return fmt.Errorf("--%s %s: %s is a reference arm, which shares no link with a plane: name it alone",
+				planeFlag, strings.Join(planes, ","), p)
 		}
 	}
 	return nil
@@ -66,8 +70,10 @@ func checkArms(planes []string) error {
 
 // unusedByArms are the settings of what reference arms do not have.
 var unusedByArms = map[string]bool{
-	"lanes": true, "tcp-lanes": true, "quic-lanes": true, "server-endpoints": true, "keep-alive-interval": true, "idle-timeout": true, "active-ping-interval": true,
-	"resume-timeout": true, "lane-log": true, "max-replay-bytes": true, "stream-window": true, "batch-gap-max": true, "urgent": true, "shrink-threshold": true, "dial": true,
+	"lanes": true, "tcp-lanes": true, "quic-lanes": true, "server-endpoints": true, "keep-alive-interval": true,
+	"idle-timeout": true, "active-ping-interval": true,
+	"resume-timeout": true, "lane-log": true, "max-replay-bytes": true, "stream-window": true, "batch-gap-max": true,
+	"urgent": true, "shrink-threshold": true, "dial": true,
 }
 
 // markUnused says of settings that an arm does not have that they are not in force.

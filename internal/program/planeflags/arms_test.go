@@ -22,10 +22,12 @@ func TestArms(t *testing.T) {
 	if _, text := parse(NoArms, "--response-plane=mux-tcp"); !strings.Contains(text, `"mux-tcp" is not known`) {
 		t.Errorf("%q", text)
 	}
-	if _, text := parse(ArmAlone, "--response-plane=tcp,mux-tcp"); !strings.Contains(text, "mux-tcp is a reference arm, which shares no link with a plane: name it alone") {
+	if _, text := parse(ArmAlone, "--response-plane=tcp,mux-tcp"); !strings.Contains(text,
+		"mux-tcp is a reference arm, which shares no link with a plane: name it alone") {
 		t.Errorf("%q", text)
 	}
-	if s, text := parse(ArmsAmong, "--response-plane=tcp,mux-tcp,record-quic"); text != "" || len(Carriers(s.Planes)) != 2 {
+	if s, text := parse(ArmsAmong, "--response-plane=tcp,mux-tcp,record-quic"); text != "" ||
+		len(Carriers(s.Planes)) != 2 {
 		t.Errorf("%q %v", text, s.Planes)
 	}
 	s, text := parse(ArmAlone, "--response-plane=interval-quic", "--lanes=3")
@@ -34,7 +36,8 @@ func TestArms(t *testing.T) {
 		t.Fatalf("%q, arm %+v", text, a)
 	}
 	for _, set := range s.InForce(nil) {
-		if set.Name == "lanes" && (set.Asked != "3" || set.InForce != "not used by interval-quic") || set.Name == "max-mtu" && strings.Contains(set.InForce, "not used") {
+		if set.Name == "lanes" && (set.Asked != "3" || set.InForce != "not used by interval-quic") ||
+			set.Name == "max-mtu" && strings.Contains(set.InForce, "not used") {
 			t.Errorf("%+v", set)
 		}
 	}

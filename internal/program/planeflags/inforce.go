@@ -17,8 +17,9 @@ type Setting struct {
 	InForce string `json:"in_force"`
 }
 
-// InForce are the transport settings of a node with those sockets, in the order of --help. Where the kernel or another setting
-// decides, InForce says what came of it; where sockets differ, from least to most; where no socket tells yet, "unknown".
+// InForce are the transport settings of a node with those sockets, in the order of --help. Where the kernel or another
+// setting decides, InForce says what came of it; where sockets differ, from least to most; where no socket tells yet,
+// "unknown".
 func (s Settings) InForce(sockets []transport.SocketInfo) []Setting {
 	size := func(n int) string { return cli.FormatSize(int64(n)) }
 	orZero := func(n int, meaning string) string {
@@ -47,16 +48,21 @@ func (s Settings) InForce(sockets []transport.SocketInfo) []Setting {
 	add("server-endpoints", strconv.Itoa(s.ServerEndpoints), endpoints(Carriers(s.Planes), sockets))
 	same("bind-addr", s.BindAddr)
 	same("advertise-addr", s.AdvertiseAddr)
-	add("udp-recv-buffer", size(s.UDPRecvBuffer), granted(udp, func(i transport.SocketInfo) (int, int) { return i.RecvAsked, i.RecvGranted }))
-	add("udp-send-buffer", size(s.UDPSendBuffer), granted(udp, func(i transport.SocketInfo) (int, int) { return i.SendAsked, i.SendGranted }))
-	add("tcp-recv-buffer", orZero(s.TCPRecvBuffer, "0"), granted(tcp, func(i transport.SocketInfo) (int, int) { return i.RecvAsked, i.RecvGranted }))
-	add("tcp-send-buffer", orZero(s.TCPSendBuffer, "0"), granted(tcp, func(i transport.SocketInfo) (int, int) { return i.SendAsked, i.SendGranted }))
+	add("udp-recv-buffer", size(s.UDPRecvBuffer),
+		granted(udp, func(i transport.SocketInfo) (int, int) { return i.RecvAsked, i.RecvGranted }))
+	add("udp-send-buffer", size(s.UDPSendBuffer),
+		granted(udp, func(i transport.SocketInfo) (int, int) { return i.SendAsked, i.SendGranted }))
+	add("tcp-recv-buffer", orZero(s.TCPRecvBuffer, "0"),
+		granted(tcp, func(i transport.SocketInfo) (int, int) { return i.RecvAsked, i.RecvGranted }))
+	add("tcp-send-buffer", orZero(s.TCPSendBuffer, "0"),
+		granted(tcp, func(i transport.SocketInfo) (int, int) { return i.SendAsked, i.SendGranted }))
 	mtu := spread(udp, func(i transport.SocketInfo) int { return i.MaxMTU }, strconv.Itoa)
 	if s.MaxMTU == 0 && mtu != unknown {
 		mtu = "discovery up to " + mtu
 	}
 	add("max-mtu", strconv.Itoa(s.MaxMTU), mtu)
-	add("quic-stream-window", orZero(s.QUICStreamWindow, "from the granted buffer"), spread(udp, func(i transport.SocketInfo) int { return i.StreamWindow }, size))
+	add("quic-stream-window", orZero(s.QUICStreamWindow, "from the granted buffer"),
+		spread(udp, func(i transport.SocketInfo) int { return i.StreamWindow }, size))
 	same("keep-alive-interval", cli.FormatDuration(s.KeepAlive))
 	same("idle-timeout", cli.FormatDuration(s.Idle))
 	active := s.ActivePing
@@ -119,7 +125,8 @@ func spread(sockets []transport.SocketInfo, value func(transport.SocketInfo) int
 
 // granted says what the kernel granted; it counts double, and less than double of what was asked is clamped.
 func granted(sockets []transport.SocketInfo, value func(transport.SocketInfo) (asked, granted int)) string {
-	s := spread(sockets, func(i transport.SocketInfo) int { _, g := value(i); return g }, func(n int) string { return cli.FormatSize(int64(n)) })
+	s := spread(sockets, func(i transport.SocketInfo) int { _, g := value(i); return g },
+		func(n int) string { return cli.FormatSize(int64(n)) })
 	if s == unknown {
 		return s
 	}

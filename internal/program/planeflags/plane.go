@@ -9,7 +9,8 @@ import (
 )
 
 // Frontend is the frontend's part of the settings. The caller adds its name, what it delivers with and how it routes.
-func (s Settings) Frontend(id *transport.Identity, transports []transport.Transport, log *slog.Logger) responseplane.FrontendConfig {
+func (s Settings) Frontend(id *transport.Identity, transports []transport.Transport,
+	log *slog.Logger) responseplane.FrontendConfig {
 	dial := responseplane.DialEager
 	if s.DialOnDemand {
 		dial = responseplane.DialOnDemand
@@ -18,19 +19,22 @@ func (s Settings) Frontend(id *transport.Identity, transports []transport.Transp
 		Identity: id, Transports: transports, Logger: log,
 		Lanes: s.Lanes, PlaneLanes: s.PlaneLanes(), StreamWindow: s.StreamWindow, Dial: dial,
 		KeepAliveInterval: s.KeepAlive, IdleTimeout: s.Idle,
-		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume), BatchGapMax: zeroIsOff(s.BatchGap),
-		NoUrgent: !s.Urgent, ShrinkThreshold: s.ShrinkThreshold, LaneLog: s.LaneLog,
+		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume),
+		BatchGapMax: zeroIsOff(s.BatchGap),
+		NoUrgent:    !s.Urgent, ShrinkThreshold: s.ShrinkThreshold, LaneLog: s.LaneLog,
 	}
 }
 
 // Worker is the worker's part of the settings. The caller adds its name and bounds.
-func (s Settings) Worker(id *transport.Identity, transports []transport.Transport, log *slog.Logger) responseplane.WorkerConfig {
+func (s Settings) Worker(id *transport.Identity, transports []transport.Transport,
+	log *slog.Logger) responseplane.WorkerConfig {
 	return responseplane.WorkerConfig{
 		Identity: id, Transports: transports, Logger: log,
 		BindAddr: s.BindAddr, AdvertiseAddr: s.AdvertiseAddr, ServerEndpoints: s.ServerEndpoints,
 		KeepAliveInterval: s.KeepAlive, IdleTimeout: s.Idle,
-		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume), BatchGapMax: zeroIsOff(s.BatchGap),
-		NoUrgent: !s.Urgent, LaneLog: s.LaneLog, MaxReplayBytes: s.MaxReplay,
+		ActivePingInterval: zeroIsOff(s.ActivePing), ResumeTimeout: zeroIsOff(s.Resume),
+		BatchGapMax: zeroIsOff(s.BatchGap),
+		NoUrgent:    !s.Urgent, LaneLog: s.LaneLog, MaxReplayBytes: s.MaxReplay,
 	}
 }
 

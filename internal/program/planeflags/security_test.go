@@ -14,8 +14,8 @@ import (
 	"github.com/laneway-ai/laneway/transport/transporttest"
 )
 
-// TestCertificatesOfAnAuthorityCarryResponses runs a frontend and two workers with flags of CA mode over each plane. The workers
-// share a certificate and are two nodes all the same.
+// TestCertificatesOfAnAuthorityCarryResponses runs a frontend and two workers with flags of CA mode over each plane.
+// The workers share a certificate and are two nodes all the same.
 func TestCertificatesOfAnAuthorityCarryResponses(t *testing.T) {
 	ca := transporttest.NewCA(t, "root")
 	workerCert, workerKey := ca.Issue(t, "worker", transporttest.Leaf{Name: "spiffe://cluster/worker"})
@@ -23,8 +23,10 @@ func TestCertificatesOfAnAuthorityCarryResponses(t *testing.T) {
 	for _, plane := range []string{"quic", "tls"} {
 		t.Run(plane, func(t *testing.T) {
 			settings := func(cert, key, peer string) Settings {
-				f, err := parse(t, "--response-plane="+plane, "--bind-addr=127.0.0.1:0", "--lanes=2", "--server-endpoints=2", "--udp-recv-buffer=256KiB",
-					"--udp-send-buffer=256KiB", "--tls-ca="+ca.File, "--tls-cert="+cert, "--tls-key="+key, "--peer-name="+peer)
+				f, err := parse(t, "--response-plane="+plane, "--bind-addr=127.0.0.1:0", "--lanes=2",
+					"--server-endpoints=2", "--udp-recv-buffer=256KiB",
+					"--udp-send-buffer=256KiB", "--tls-ca="+ca.File, "--tls-cert="+cert, "--tls-key="+key,
+					"--peer-name="+peer)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -32,7 +34,8 @@ func TestCertificatesOfAnAuthorityCarryResponses(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			fs, ws := settings(frontCert, frontKey, "spiffe://cluster/worker"), settings(workerCert, workerKey, "frontend.example")
+			fs, ws := settings(frontCert, frontKey, "spiffe://cluster/worker"), settings(workerCert, workerKey,
+				"frontend.example")
 			frontTransports, frontID := build(t, fs, nil)
 			frontend, err := responseplane.NewFrontend(fs.Frontend(frontID, frontTransports, nil))
 			if err != nil {
@@ -59,7 +62,8 @@ func TestCertificatesOfAnAuthorityCarryResponses(t *testing.T) {
 }
 
 // respond sends one response of two records from the worker to the frontend.
-func respond(ctx context.Context, t *testing.T, frontend *responseplane.Frontend, worker *responseplane.Worker, id transport.NodeID) {
+func respond(ctx context.Context, t *testing.T, frontend *responseplane.Frontend, worker *responseplane.Worker,
+	id transport.NodeID) {
 	t.Helper()
 	if err := frontend.AwaitPeer(ctx, id); err != nil {
 		t.Fatal(err)
@@ -121,7 +125,8 @@ func TestBadCertificateFiles(t *testing.T) {
 	} {
 		s := Settings{Planes: []string{"tls", "quic"}, TLSCA: c.ca, TLSCert: c.cert, TLSKey: c.key, PeerName: "node"}
 		all, err := s.Transports(id, nil)
-		if err == nil || all != nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--tls-ca") || strings.Contains(err.Error(), "\n") {
+		if err == nil || all != nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
+			"--tls-ca") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, %v", name, all, err)
 		}
 	}

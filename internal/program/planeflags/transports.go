@@ -41,7 +41,8 @@ func (s Settings) transport(plane string, sec transport.Security, log *slog.Logg
 	switch plane {
 	case transport.PlaneTCP, transport.PlaneTLS:
 		if plane == transport.PlaneTCP {
-			log.Warn("plane tcp is neither encrypted nor authenticated: whoever can reach its ports can read and inject responses")
+			log.Warn("plane tcp is neither encrypted nor authenticated: whoever can reach its ports can read and " +
+				"inject responses")
 		}
 		cfg := tcp.Config{
 			Identity: sec.Identity, TLS: plane == transport.PlaneTLS,
@@ -58,8 +59,9 @@ func (s Settings) transport(plane string, sec transport.Security, log *slog.Logg
 		return t, nil
 	case transport.PlaneQUIC:
 		t, err := quic.New(quic.Config{
-			Identity: sec.Identity, Authority: sec.Authority, Curves: sec.Curves, RecvBuffer: s.UDPRecvBuffer, SendBuffer: s.UDPSendBuffer,
-			MaxMTU: s.MaxMTU, StreamWindow: s.QUICStreamWindow, IdleTimeout: s.quicIdle(),
+			Identity: sec.Identity, Authority: sec.Authority, Curves: sec.Curves, RecvBuffer: s.UDPRecvBuffer,
+			SendBuffer: s.UDPSendBuffer,
+			MaxMTU:     s.MaxMTU, StreamWindow: s.QUICStreamWindow, IdleTimeout: s.quicIdle(),
 			DisableGRO: !s.GRO, DisableGSO: !s.GSO, Logger: log,
 		})
 		if err != nil {

@@ -70,7 +70,8 @@ func exchange(t *testing.T, server, client transport.Transport, peer transport.N
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Write([]byte("record")); err != nil { // before Accept: a QUIC lane becomes visible with its first byte
+	// before Accept: a QUIC lane becomes visible with its first byte
+	if _, err := out.Write([]byte("record")); err != nil {
 		t.Fatal(err)
 	}
 	in, err := l.Accept(ctx)
@@ -109,17 +110,20 @@ func TestTransportsRefuseUnknownPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Settings{Planes: []string{"quic", "carrier-pigeon"}}
-	if all, err := s.Transports(id, nil); err == nil || all != nil || !strings.Contains(err.Error(), "--response-plane carrier-pigeon: is not known: use [tcp tls quic]") {
+	if all, err := s.Transports(id, nil); err == nil || all != nil || !strings.Contains(err.Error(),
+		"--response-plane carrier-pigeon: is not known: use [tcp tls quic]") {
 		t.Errorf("got %v, %v", all, err)
 	}
 	s = Settings{Planes: []string{"tcp", "tls"}}
-	if all, err := s.Transports(nil, nil); err == nil || all != nil || !strings.Contains(err.Error(), "--response-plane tls: ") {
+	if all, err := s.Transports(nil, nil); err == nil || all != nil || !strings.Contains(err.Error(),
+		"--response-plane tls: ") {
 		t.Errorf("without an identity: %v, %v", all, err)
 	}
 }
 
 func TestQUICIdleIsBehindThePings(t *testing.T) {
-	for _, c := range []struct{ s, want time.Duration }{{time.Second, 15 * time.Second}, {time.Minute, 3 * time.Minute}, {0, 15 * time.Second}} {
+	for _, c := range []struct{ s, want time.Duration }{{time.Second, 15 * time.Second}, {time.Minute, 3 * time.Minute},
+		{0, 15 * time.Second}} {
 		if got := (Settings{Idle: 15 * time.Second, ActivePing: c.s}).quicIdle(); got != c.want {
 			t.Errorf("active ping %v: %v, want %v", c.s, got, c.want)
 		}

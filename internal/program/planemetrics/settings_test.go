@@ -12,9 +12,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSettings: a series for each setting, as it is in force when it is scraped. A file's name need not be UTF-8, a label must.
+// TestSettings: a series for each setting, as it is in force when it is scraped. A file's name need not be UTF-8, a
+// label must.
 func TestSettings(t *testing.T) {
-	list := []planeflags.Setting{{Name: "quic-gro", Asked: "on", InForce: "unknown"}, {Name: "tls-ca", Asked: "a\xffb", InForce: "a\xffb"}, {Name: "advertise-addr"}}
+	list := []planeflags.Setting{{Name: "quic-gro", Asked: "on", InForce: "unknown"}, {Name: "tls-ca", Asked: "a\xffb",
+		InForce: "a\xffb"}, {Name: "advertise-addr"}}
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(Settings(func() []planeflags.Setting { return list }))
 	for range 2 {
@@ -22,7 +24,8 @@ func TestSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(families) != 1 || families[0].GetName() != "laneway_setting_info" || len(families[0].GetMetric()) != len(list) {
+		if len(families) != 1 || families[0].GetName() != "laneway_setting_info" ||
+			len(families[0].GetMetric()) != len(list) {
 			t.Fatalf("%v", families)
 		}
 		got := map[planeflags.Setting]bool{}

@@ -55,12 +55,14 @@ func (f *Frontend) Page() *Page {
 			}
 		}
 	}
-	p := &Page{Title: "Laneway frontend " + f.Process, Sub: "The response plane at " + f.At.Format(stamp) + ". Models: " + cmp.Or(strings.Join(f.Models, ", "), "none") + ".", Refresh: f.Refresh}
+	p := &Page{Title: "Laneway frontend " + f.Process, Sub: "The response plane at " + f.At.Format(stamp) +
+		". Models: " + cmp.Or(strings.Join(f.Models, ", "), "none") + ".", Refresh: f.Refresh}
 	if f.NotReady != "" {
 		p.Alerts = append(p.Alerts, "Not ready: "+f.NotReady)
 	}
 	if n := known - reachable; n > 0 {
-		p.Alerts = append(p.Alerts, count(n, "worker", "workers")+" of "+thousands(known)+" cannot be reached; the table of worker processes says why.")
+		p.Alerts = append(p.Alerts, count(n, "worker", "workers")+" of "+thousands(known)+
+			" cannot be reached; the table of worker processes says why.")
 	}
 	holders := Holders(f.Loads)
 	p.Tiles = []Fact{
@@ -73,7 +75,8 @@ func (f *Frontend) Page() *Page {
 		{Name: "holders", Value: thousands(holders) + " of " + thousands(len(f.Loads)), Bad: holders > 0},
 		{Name: "out path", Value: f.OutPath},
 	}
-	p.Sections = []Section{f.load(), f.streams(), ratesSection(f.Rates, f.Stats), f.processes(), lanesSection(f.Stats.Lanes, f.Sockets, true), socketsSection(f.Sockets),
+	p.Sections = []Section{f.load(), f.streams(), ratesSection(f.Rates, f.Stats), f.processes(),
+		lanesSection(f.Stats.Lanes, f.Sockets, true), socketsSection(f.Sockets),
 		f.trouble(), settingsSection(f.Settings, f.Config, f.outPath())}
 	return p
 }
@@ -89,8 +92,10 @@ func (f *Frontend) outPath() []Fact {
 func (f *Frontend) load() Section {
 	lines, left := picture(f.Loads)
 	s := Section{ID: "load", Title: "Load by worker process", Loads: lines,
-		Said: "Open responses (those that wait for their first record behind those that stream), and the mean time to the first record of the responses that are open or ended in the last minute. " +
-			"A holder's mean is at least a quarter of the slowest's, and above the median process's by 3 times or 3 inter-token latencies, whichever is more." + left}
+		Said: "Open responses (those that wait for their first record behind those that stream), and the mean time " +
+			"to the first record of the responses that are open or ended in the last minute. " +
+			"A holder's mean is at least a quarter of the slowest's, and above the median process's by 3 times or 3 " +
+			"inter-token latencies, whichever is more." + left}
 	if f.Load.ITL > 0 {
 		s.Said += " The median inter-token latency is " + span(f.Load.ITL) + "."
 	}
@@ -116,15 +121,18 @@ func (f *Frontend) streams() Section {
 	for _, k := range sortedKeys(f.Stats.StreamsEnded) {
 		s.Facts = append(s.Facts, Fact{Name: "ended as " + k, Value: thousands(f.Stats.StreamsEnded[k])})
 	}
-	s.Form = &Form{Action: StreamsPath, Name: "id", Label: "Request id (the response's x-request-id)", Button: "Look at it"}
-	t := Table{Summary: "Open requests that have been silent for longest, " + thousands(len(f.Load.Silent)) + " of " + thousands(f.Load.Routing+f.Load.Waiting+f.Load.Streaming),
+	s.Form = &Form{Action: StreamsPath, Name: "id", Label: "Request id (the response's x-request-id)",
+		Button: "Look at it"}
+	t := Table{Summary: "Open requests that have been silent for longest, " + thousands(len(f.Load.Silent)) + " of " +
+		thousands(f.Load.Routing+f.Load.Waiting+f.Load.Streaming),
 		Open: true, Heads: []string{"request", "state", "worker", "process", "silent", "age", "records"}, Left: 4}
 	for _, b := range f.Load.Silent {
 		c := Cell{Text: cmp.Or(b.ID, "(no id)")}
 		if b.ID != "" {
 			c.To = StreamPath(b.ID)
 		}
-		t.Rows = append(t.Rows, []Cell{c, {Text: b.State}, {Text: b.Worker}, {Text: b.Name}, {Text: span(b.Silent)}, {Text: span(b.Age)}, {Text: thousands(b.Records)}})
+		t.Rows = append(t.Rows, []Cell{c, {Text: b.State}, {Text: b.Worker}, {Text: b.Name}, {Text: span(b.Silent)},
+			{Text: span(b.Age)}, {Text: thousands(b.Records)}})
 	}
 	s.Tables = []Table{t}
 	return s
@@ -149,8 +157,10 @@ func (f *Frontend) processes() Section {
 		v.streams += l.Streams
 		v.rtt = max(v.rtt, l.RTT)
 	}
-	procs := Table{Summary: "Links, one to each of " + count(len(f.Loads), "worker process", "worker processes"), Open: len(f.Loads) <= 32, Left: 2,
-		Heads: []string{"process", "state", "plane", "workers", "reachable", "avoided", "lanes", "streams", "queue", "RTT", "node"}}
+	procs := Table{Summary: "Links, one to each of " + count(len(f.Loads), "worker process", "worker processes"),
+		Open: len(f.Loads) <= 32, Left: 2,
+		Heads: []string{"process", "state", "plane", "workers", "reachable", "avoided", "lanes", "streams", "queue",
+			"RTT", "node"}}
 	for i := range f.Loads {
 		p := &f.Loads[i]
 		v := lanes[p.Node]
@@ -170,10 +180,13 @@ func (f *Frontend) processes() Section {
 		case p.Reachable < p.Workers:
 			state = Cell{Text: "no link, or it drains", Bad: true}
 		}
-		procs.Rows = append(procs.Rows, []Cell{{Text: p.Process}, state, {Text: p.Plane}, {Text: thousands(p.Workers)}, {Text: thousands(p.Reachable), Bad: p.Reachable < p.Workers},
-			{Text: thousands(p.Avoided), Bad: p.Avoided > 0}, {Text: thousands(v.lanes)}, {Text: thousands(v.streams)}, {Text: size(v.queue)}, {Text: rtt(v.rtt)}, {Text: p.Node}})
+		procs.Rows = append(procs.Rows, []Cell{{Text: p.Process}, state, {Text: p.Plane}, {Text: thousands(p.Workers)},
+			{Text: thousands(p.Reachable), Bad: p.Reachable < p.Workers},
+			{Text: thousands(p.Avoided), Bad: p.Avoided > 0}, {Text: thousands(v.lanes)}, {Text: thousands(v.streams)},
+			{Text: size(v.queue)}, {Text: rtt(v.rtt)}, {Text: p.Node}})
 	}
-	workers := Table{Summary: "Workers, " + thousands(len(f.Workers)) + ", in trouble first, then the busiest", Left: 4, Heads: []string{"worker", "process", "models", "state", "open"}}
+	workers := Table{Summary: "Workers, " + thousands(len(f.Workers)) + ", in trouble first, then the busiest", Left: 4,
+		Heads: []string{"worker", "process", "models", "state", "open"}}
 	sorted := slices.Clone(f.Workers)
 	bad := func(w *responseplane.WorkerStatus) int {
 		if !w.Reachable || w.Avoided || w.Vanished {
@@ -197,21 +210,27 @@ func (f *Frontend) processes() Section {
 		case w.Avoided:
 			state = Cell{Text: "avoided: it failed a moment ago", Bad: true}
 		}
-		workers.Rows = append(workers.Rows, []Cell{{Text: w.ID}, {Text: w.Name}, {Text: strings.Join(w.Models, ", ")}, state, {Text: thousands(w.Open)}})
+		workers.Rows = append(workers.Rows, []Cell{{Text: w.ID}, {Text: w.Name}, {Text: strings.Join(w.Models, ", ")},
+			state, {Text: thousands(w.Open)}})
 	}
 	return Section{ID: "workers", Title: "Workers and links", Tables: []Table{procs, workers}}
 }
 
 // trouble is what should not be, or should be rare.
 func (f *Frontend) trouble() Section {
-	s := Section{ID: "trouble", Title: "Fallbacks, refusals, deaths and drops", Said: "Totals since the process started."}
-	falls := Table{Summary: "Links that took another plane than the first that both sides list", Open: true, Left: 3, Heads: []string{"from", "to", "reason", "links"}}
+	s := Section{ID: "trouble", Title: "Fallbacks, refusals, deaths and drops",
+		Said: "Totals since the process started."}
+	falls := Table{Summary: "Links that took another plane than the first that both sides list", Open: true, Left: 3,
+		Heads: []string{"from", "to", "reason", "links"}}
 	for _, b := range f.Stats.Fallbacks {
-		falls.Rows = append(falls.Rows, []Cell{{Text: b.From}, {Text: b.To}, {Text: b.Reason}, {Text: thousands(b.Links), Bad: true}})
+		falls.Rows = append(falls.Rows, []Cell{{Text: b.From}, {Text: b.To}, {Text: b.Reason},
+			{Text: thousands(b.Links), Bad: true}})
 	}
-	s.Tables = []Table{falls, counts("Addresses that are not dialled", "reason", "addresses", f.Stats.AddressesRefused), counts("Lanes that died", "reason", "lanes", f.Stats.LaneDeaths),
+	s.Tables = []Table{falls, counts("Addresses that are not dialled", "reason", "addresses", f.Stats.AddressesRefused),
+		counts("Lanes that died", "reason", "lanes", f.Stats.LaneDeaths),
 		counts("Records that were dropped", "reason", "records", f.Stats.RecordsDropped)}
-	s.Facts = []Fact{{Name: "calls of a sink over 10 ms", Value: thousands(f.Stats.SinkSlow)}, {Name: "flushes forgotten", Value: thousands(f.Stats.ForgottenFlushes)}}
+	s.Facts = []Fact{{Name: "calls of a sink over 10 ms", Value: thousands(f.Stats.SinkSlow)},
+		{Name: "flushes forgotten", Value: thousands(f.Stats.ForgottenFlushes)}}
 	return s
 }
 
@@ -247,7 +266,8 @@ func onOff(b bool) string { return map[bool]string{true: "on", false: "off"}[b] 
 func window(r Rates) string {
 	over := span(time.Duration(r.WindowSeconds * float64(time.Second)))
 	if r.SinceStart {
-		return fmt.Sprintf("Means over %s, since the process started: nobody has looked before. The next look measures from this one.", over)
+		return fmt.Sprintf("Means over %s, since the process started: nobody has looked before. The next look "+
+			"measures from this one.", over)
 	}
 	return fmt.Sprintf("Means over the last %s, since somebody looked.", over)
 }

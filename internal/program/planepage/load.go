@@ -23,7 +23,8 @@ type ProcessLoad struct {
 	Streaming int    `json:"streaming"` // open responses with records
 	// LongestWait is the age of the oldest waiting response, in milliseconds.
 	LongestWait float64 `json:"longest_wait_ms"`
-	// First counts the responses that MeanFirst is the mean of, in milliseconds: those that are open or ended in the last minute and have a record.
+	// First counts the responses that MeanFirst is the mean of, in milliseconds: those that are open or ended in the
+	// last minute and have a record.
 	First     int     `json:"first_responses"`
 	MeanFirst float64 `json:"mean_first_response_ms,omitempty"`
 	Holder    bool    `json:"holder"`
@@ -33,8 +34,9 @@ type ProcessLoad struct {
 
 func (p *ProcessLoad) open() int { return p.Waiting + p.Streaming }
 
-// Loads joins what is known of the workers and of their responses by process, ordered by name, and marks the holders by the rule of the
-// reports: a mean time to first response of at least a quarter of the slowest's, above the median process's by 3 times or 3 inter-token latencies.
+// Loads joins what is known of the workers and of their responses by process, ordered by name, and marks the holders by
+// the rule of the reports: a mean time to first response of at least a quarter of the slowest's, above the median
+// process's by 3 times or 3 inter-token latencies.
 func Loads(workers []responseplane.WorkerStatus, load responseplane.Load) []ProcessLoad {
 	by := map[string]*ProcessLoad{}
 	at := func(node, name string) *ProcessLoad {
@@ -116,7 +118,8 @@ func picture(loads []ProcessLoad) (lines []LoadLine, left string) {
 			return cmp.Compare(b.open(), a.open())
 		})
 		shown = shown[:maxLines]
-		left = fmt.Sprintf(" Holders and the busiest %d of %s are drawn.", maxLines, count(len(loads), "process", "processes"))
+		left = fmt.Sprintf(" Holders and the busiest %d of %s are drawn.", maxLines,
+			count(len(loads), "process", "processes"))
 	}
 	mostOpen, mostFirst := 0, 0.0
 	for i := range shown {
@@ -129,7 +132,8 @@ func picture(loads []ProcessLoad) (lines []LoadLine, left string) {
 			open.Text += fmt.Sprintf(" (%s wait)", thousands(p.Waiting))
 		}
 		if mostOpen > 0 {
-			open.Parts = []float64{100 * float64(p.Streaming) / float64(mostOpen), 100 * float64(p.Waiting) / float64(mostOpen)}
+			open.Parts = []float64{100 * float64(p.Streaming) / float64(mostOpen),
+				100 * float64(p.Waiting) / float64(mostOpen)}
 		}
 		first := Bar{Name: "first record", Text: "none yet", Marked: p.Holder}
 		if p.First > 0 {

@@ -11,8 +11,8 @@ import (
 // FormatParam is the query's parameter that chooses page or JSON whatever Accept says.
 const FormatParam = "format"
 
-// Wants says whether the request is for the page (true) or for JSON: by ?format=html or json, else by Accept. JSON is what one gets who does
-// not care; a browser asks for text/html. It sets Vary.
+// Wants says whether the request is for the page (true) or for JSON: by ?format=html or json, else by Accept. JSON is
+// what one gets who does not care; a browser asks for text/html. It sets Vary.
 func Wants(w http.ResponseWriter, r *http.Request) (page bool, err error) {
 	w.Header().Add("Vary", "Accept")
 	if v := r.URL.Query()[FormatParam]; len(v) > 0 {
@@ -68,7 +68,8 @@ func RefreshOf(r *http.Request) (*Refresh, error) {
 	}
 	n, err := strconv.Atoi(v[0])
 	if err != nil || !slices.Contains(refreshChoices, n) {
-		return nil, fmt.Errorf("%s=%q: write one of %s, in seconds; 0 is off", RefreshParam, clip(v[0]), strings.Trim(fmt.Sprint(refreshChoices), "[]"))
+		return nil, fmt.Errorf("%s=%q: write one of %s, in seconds; 0 is off", RefreshParam, clip(v[0]),
+			strings.Trim(fmt.Sprint(refreshChoices), "[]"))
 	}
 	f.Every = n
 	return f, nil

@@ -125,7 +125,8 @@ var looks = sync.OnceValue(func() look {
 	}, "left": func(i, left int) bool { return i < left }}
 	return look{
 		page: template.Must(template.New("page").Funcs(funcs).Parse(pageText)), css: template.CSS(css),
-		csp: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		csp: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	}
 })
 

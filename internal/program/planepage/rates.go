@@ -23,7 +23,8 @@ type Rates struct {
 	Wakes      float64 `json:"consumer_wakes_per_s"`
 }
 
-// Keeper turns counters into rates: it remembers what they were when somebody looked last. Its methods may be called concurrently.
+// Keeper turns counters into rates: it remembers what they were when somebody looked last. Its methods may be called
+// concurrently.
 type Keeper struct {
 	start time.Time
 
@@ -47,7 +48,8 @@ func NewKeeper(start time.Time) *Keeper {
 
 // Rates takes the counters of a moment and returns the rates since an earlier look, at least a second ago.
 func (k *Keeper) Rates(at time.Time, s responseplane.Stats) Rates {
-	v := snapshot{at: at, Rates: Rates{RecordsIn: float64(s.RecordsIn), RecordsOut: float64(s.RecordsOut), BytesIn: float64(s.BytesIn), BytesOut: float64(s.BytesOut),
+	v := snapshot{at: at, Rates: Rates{RecordsIn: float64(s.RecordsIn), RecordsOut: float64(s.RecordsOut),
+		BytesIn: float64(s.BytesIn), BytesOut: float64(s.BytesOut),
 		Opened: float64(s.StreamsOpened), Reads: float64(s.Reads), Wakes: float64(s.Wakes)}}
 	for _, n := range s.StreamsEnded {
 		v.Ended += float64(n)

@@ -34,7 +34,8 @@ type Worker struct {
 
 // Page lays it out.
 func (v *Worker) Page() *Page {
-	p := &Page{Title: "Laneway worker process " + v.Process, Sub: "The response plane at " + v.At.Format(stamp) + ". Model: " + v.Model + ". Node " + v.Node + ".", Refresh: v.Refresh}
+	p := &Page{Title: "Laneway worker process " + v.Process, Sub: "The response plane at " + v.At.Format(stamp) +
+		". Model: " + v.Model + ". Node " + v.Node + ".", Refresh: v.Refresh}
 	if v.NotReady != "" {
 		p.Alerts = append(p.Alerts, "Not ready: "+v.NotReady)
 	}
@@ -63,14 +64,18 @@ func (v *Worker) Page() *Page {
 		streams.Facts = append(streams.Facts, Fact{Name: "ended as " + k, Value: thousands(v.Stats.StreamsEnded[k])})
 	}
 	sorted := slices.Clone(v.Engines)
-	slices.SortStableFunc(sorted, func(a, b Engine) int { return cmp.Compare(b.Running+b.Waiting, a.Running+a.Waiting) })
-	t := Table{Summary: "Workers, " + thousands(len(sorted)) + ", the busiest first", Open: len(sorted) <= 32, Left: 1, Heads: []string{"worker", "running", "waiting"}}
+	slices.SortStableFunc(sorted,
+		func(a, b Engine) int { return cmp.Compare(b.Running+b.Waiting, a.Running+a.Waiting) })
+	t := Table{Summary: "Workers, " + thousands(len(sorted)) + ", the busiest first", Open: len(sorted) <= 32, Left: 1,
+		Heads: []string{"worker", "running", "waiting"}}
 	for _, e := range sorted {
 		t.Rows = append(t.Rows, []Cell{{Text: e.Worker}, {Text: thousands(e.Running)}, {Text: thousands(e.Waiting)}})
 	}
 	trouble := Section{ID: "trouble", Title: "Deaths and drops", Said: "Totals since the process started.",
-		Tables: []Table{counts("Lanes that died", "reason", "lanes", v.Stats.LaneDeaths), counts("Records that were dropped", "reason", "records", v.Stats.RecordsDropped)}}
-	p.Sections = []Section{streams, {ID: "workers", Title: "Workers", Tables: []Table{t}}, ratesSection(v.Rates, v.Stats), lanesSection(v.Stats.Lanes, v.Sockets, false), socketsSection(v.Sockets),
+		Tables: []Table{counts("Lanes that died", "reason", "lanes", v.Stats.LaneDeaths),
+			counts("Records that were dropped", "reason", "records", v.Stats.RecordsDropped)}}
+	p.Sections = []Section{streams, {ID: "workers", Title: "Workers", Tables: []Table{t}},
+		ratesSection(v.Rates, v.Stats), lanesSection(v.Stats.Lanes, v.Sockets, false), socketsSection(v.Sockets),
 		trouble, settingsSection(v.Settings, v.Config, nil)}
 	return p
 }

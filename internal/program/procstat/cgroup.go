@@ -53,7 +53,8 @@ func cpuQuota(root string) (least float64, ok bool) {
 			continue
 		}
 		for _, m := range mounts {
-			if _, cpu := m.SuperOptions["cpu"]; m.FSType == "cgroup2" != v2 || m.FSType != "cgroup2" && (m.FSType != "cgroup" || !cpu) {
+			if _, cpu := m.SuperOptions["cpu"]; m.FSType == "cgroup2" != v2 || m.FSType != "cgroup2" &&
+				(m.FSType != "cgroup" || !cpu) {
 				continue
 			}
 			for dir := belowMount(m.Root, g.Path); ; dir = path.Dir(dir) {

@@ -74,7 +74,8 @@ func HostCPUs() (int, bool) {
 
 // Sysctl reads a kernel setting by its dotted name: net.core.rmem_max.
 func Sysctl(name string) (string, bool) {
-	b, err := os.ReadFile(filepath.Join(procfs.DefaultMountPoint, "sys", filepath.FromSlash(strings.ReplaceAll(name, ".", "/"))))
+	b, err := os.ReadFile(filepath.Join(procfs.DefaultMountPoint, "sys",
+		filepath.FromSlash(strings.ReplaceAll(name, ".", "/"))))
 	if err != nil {
 		return "", false
 	}
@@ -91,8 +92,8 @@ func SysctlInt(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// RMemMax is the largest receive buffer, in bytes, that a socket may ask for (net.core.rmem_max). It is a setting of the
-// host; a container in its own network namespace does not see it and gets ok false.
+// RMemMax is the largest receive buffer, in bytes, that a socket may ask for (net.core.rmem_max). It is a setting of
+// the host; a container in its own network namespace does not see it and gets ok false.
 func RMemMax() (int64, bool) { return SysctlInt("net.core.rmem_max") }
 
 // WMemMax is the same for send buffers.

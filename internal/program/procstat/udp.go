@@ -35,7 +35,8 @@ func ReadUDP(pid int) (UDPCounters, bool) {
 	}
 	var c UDPCounters
 	u := four.Udp
-	if !add(&c.InDatagrams, u.InDatagrams) || !add(&c.OutDatagrams, u.OutDatagrams) || !add(&c.RcvbufErrors, u.RcvbufErrors) ||
+	if !add(&c.InDatagrams, u.InDatagrams) || !add(&c.OutDatagrams, u.OutDatagrams) ||
+		!add(&c.RcvbufErrors, u.RcvbufErrors) ||
 		!add(&c.SndbufErrors, u.SndbufErrors) || !add(&c.InErrors, u.InErrors) {
 		return UDPCounters{}, false
 	}

@@ -1,4 +1,5 @@
-// Package redact keeps secrets out of what people and other programs read: what URLs and addresses hold before an @ and as values of a query.
+// Package redact keeps secrets out of what people and other programs read: what URLs and addresses hold before an @ and
+// as values of a query.
 package redact
 
 import (
@@ -20,8 +21,9 @@ func All(s string) string {
 	return hidden
 }
 
-// URL is a setting that is a URL or an address, or several with commas between. However it is printed, logged or marshalled, it shows no
-// secret: fmt reads no strings behind pointers, so not even as an unexported field of something else.
+// URL is a setting that is a URL or an address, or several with commas between. However it is printed, logged or
+// marshalled, it shows no secret: fmt reads no strings behind pointers, so not even as an unexported field of something
+// else.
 type URL struct{ whole *string }
 
 // New is the setting s.
@@ -70,8 +72,8 @@ func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // nextURL is where another URL begins in a list.
 var nextURL = regexp.MustCompile(`,\s*[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// Address hides what stands before an @ and the values of the query, in a URL or address or a list of them. It never fails: of what is no
-// URL, and may be one with a slip in it, rather too much is hidden.
+// Address hides what stands before an @ and the values of the query, in a URL or address or a list of them. It never
+// fails: of what is no URL, and may be one with a slip in it, rather too much is hidden.
 func Address(s string) string {
 	var out strings.Builder
 	for {
@@ -165,7 +167,8 @@ func Args(args []string) []string {
 // quoted is what stands between quotes, also with escaped ones in it.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
-// Error is err with a text that holds no secrets: of the settings, and of URLs that stand in it. It unwraps to err. Nil stays nil.
+// Error is err with a text that holds no secrets: of the settings, and of URLs that stand in it. It unwraps to err. Nil
+// stays nil.
 func Error(err error, settings ...URL) error {
 	if err == nil {
 		return nil
@@ -174,7 +177,8 @@ func Error(err error, settings ...URL) error {
 	if e, ok := errors.AsType[*url.Error](err); ok { // with blanks in it, it would not be seen as one in the text
 		text = strings.ReplaceAll(text, strconv.Quote(e.URL), strconv.Quote(Address(e.URL)))
 		text = strings.ReplaceAll(text, e.URL, Address(e.URL))
-		if e.Op == "parse" && e.Err != nil { // it quotes the piece that it stumbled over: invalid port ":pass" after host
+		if e.Op == "parse" &&
+			e.Err != nil { // it quotes the piece that it stumbled over: invalid port ":pass" after host
 			why := e.Err.Error()
 			text = strings.ReplaceAll(text, why, quoted.ReplaceAllString(why, `"`+hidden+`"`))
 		}

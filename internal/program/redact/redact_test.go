@@ -66,8 +66,10 @@ func TestText(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	got := Args([]string{"/bin/frontend", "--nats-url=nats://u:pass@h:1", "--etcd-endpoints", "http://u:pass@h:2", "--nats-url", "u:pass@h", "-x=a?b=c", "--name", "a=b"})
-	want := "/bin/frontend --nats-url=nats://xxxxx@h:1 --etcd-endpoints http://xxxxx@h:2 --nats-url xxxxx@h -x=a?b=c --name a=b"
+	got := Args([]string{"/bin/frontend", "--nats-url=nats://u:pass@h:1", "--etcd-endpoints", "http://u:pass@h:2",
+		"--nats-url", "u:pass@h", "-x=a?b=c", "--name", "a=b"})
+	want := "/bin/frontend --nats-url=nats://xxxxx@h:1 --etcd-endpoints http://xxxxx@h:2 --nats-url xxxxx@h -x=a?b=c " +
+		"--name a=b"
 	if s := strings.Join(got, " "); s != want {
 		t.Errorf("%s\nwant\n%s", s, want)
 	}
@@ -96,10 +98,12 @@ func TestURLNeverShowsItsSecret(t *testing.T) {
 	for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
 		slog.New(h).Info("x", "url", c.URL, "config", c, "list", c.List)
 	}
-	if s := out.String(); strings.Contains(s, "pass") || strings.Contains(s, fmt.Sprintf("%x", "pass")) || !strings.Contains(s, `"nats://xxxxx@host:4222/?key=xxxxx"`) {
+	if s := out.String(); strings.Contains(s, "pass") || strings.Contains(s, fmt.Sprintf("%x", "pass")) ||
+		!strings.Contains(s, `"nats://xxxxx@host:4222/?key=xxxxx"`) {
 		t.Error(s)
 	}
-	if c.URL.Whole() != whole || !(URL{}).Empty() || !New("").Empty() || New("").Whole() != "" || Wholes(c.List)[1] != whole {
+	if c.URL.Whole() != whole || !(URL{}).Empty() || !New("").Empty() || New("").Whole() != "" ||
+		Wholes(c.List)[1] != whole {
 		t.Error("the program does not get what was set")
 	}
 }

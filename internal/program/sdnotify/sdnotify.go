@@ -1,5 +1,5 @@
-// Package sdnotify tells systemd how a program is: units of Type=notify wait for Ready, and restart a program whose watchdog falls silent.
-// Without systemd (no NOTIFY_SOCKET in the environment) it does nothing.
+// Package sdnotify tells systemd how a program is: units of Type=notify wait for Ready, and restart a program whose
+// watchdog falls silent. Without systemd (no NOTIFY_SOCKET in the environment) it does nothing.
 package sdnotify
 
 import (
@@ -20,8 +20,9 @@ type Notifier struct {
 	once   sync.Once
 }
 
-// Start reads the environment and, when the unit has WatchdogSec=, keeps the watchdog quiet at half of its interval for as long as alive
-// returns nil. alive must end with its context, which lasts a quarter of the interval; nil means that running is enough. A nil log discards.
+// Start reads the environment and, when the unit has WatchdogSec=, keeps the watchdog quiet at half of its interval for
+// as long as alive returns nil. alive must end with its context, which lasts a quarter of the interval; nil means that
+// running is enough. A nil log discards.
 func Start(log *slog.Logger, alive func(context.Context) error) (*Notifier, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -48,7 +49,8 @@ func (n *Notifier) watch(ctx context.Context, interval time.Duration, alive func
 		if err := check(ctx, interval/4, alive); err == nil {
 			n.send(daemon.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
-			n.log.Error("the watchdog gets no sign of life, systemd will restart this process", "interval", interval, "error", err)
+			n.log.Error("the watchdog gets no sign of life, systemd will restart this process", "interval", interval,
+				"error", err)
 		}
 		select {
 		case <-tick.C:

@@ -1,5 +1,6 @@
-// Package seldom bounds what others can make a process log. A peer, a client or a writer of the registry may cause an event as often as it
-// likes; a Logger writes the first few lines of each kind and says with the next one how many were left out.
+// Package seldom bounds what others can make a process log. A peer, a client or a writer of the registry may cause an
+// event as often as it likes; a Logger writes the first few lines of each kind and says with the next one how many were
+// left out.
 package seldom
 
 import (
@@ -18,8 +19,9 @@ const (
 	maxKinds = 256
 )
 
-// Logger is log, bounded by the kind of line: its level and message, so messages must be constants and what varies must be in the
-// attributes. Lines below Info are not bounded: who turns them on wants all. A nil log discards. One that is bounded already stays as it is.
+// Logger is log, bounded by the kind of line: its level and message, so messages must be constants and what varies must
+// be in the attributes. Lines below Info are not bounded: who turns them on wants all. A nil log discards. One that is
+// bounded already stays as it is.
 func Logger(log *slog.Logger) *slog.Logger { return bounded(log, false) }
 
 // One is Logger with all lines of a level as one kind, for messages that vary, such as those of http.Server.
@@ -111,7 +113,8 @@ type leftOut struct {
 	left int
 }
 
-// admit says whether a line may be written, how many of its kind were left out before it, and what was left out of kinds that have gone quiet.
+// admit says whether a line may be written, how many of its kind were left out before it, and what was left out of
+// kinds that have gone quiet.
 func (l *limits) admit(k kind, now time.Time) (left int, over []leftOut, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +127,8 @@ func (l *limits) admit(k kind, now time.Time) (left int, over []leftOut, ok bool
 		c.left++
 		return 0, nil, false
 	}
-	// A line that is written is rare enough to look at all kinds: none is forgotten with its count, and none is kept for nothing.
+	// A line that is written is rare enough to look at all kinds: none is forgotten with its count, and none is kept
+	// for nothing.
 	for other, o := range l.kinds {
 		if now.Sub(o.began) < Every {
 			continue

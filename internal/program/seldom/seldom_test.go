@@ -23,7 +23,8 @@ func (l *lines) take() []string {
 }
 
 func to(l *lines) *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string,
+		a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -71,7 +72,8 @@ func TestTheCountOfAStormThatEnded(t *testing.T) {
 		out.take()
 		time.Sleep(Every)
 		log.Info("link up")
-		expect(t, out.take(), `level=WARN msg="lines were left out" of="lane down" left_out=3`, `level=INFO msg="link up" plane=tcp`)
+		expect(t, out.take(), `level=WARN msg="lines were left out" of="lane down" left_out=3`,
+			`level=INFO msg="link up" plane=tcp`)
 		log.Info("link up")
 		expect(t, out.take(), `level=INFO msg="link up" plane=tcp`)
 	})

@@ -9,8 +9,8 @@ import (
 )
 
 // library takes what the OpenTelemetry library says of the standard's variables. By itself it writes to standard error,
-// and quotes values whole: endpoints with passwords, headers with keys. Here it says what it did not like, not what that
-// was.
+// and quotes values whole: endpoints with passwords, headers with keys. Here it says what it did not like, not what
+// that was.
 type library struct{ log *slog.Logger }
 
 var _ logr.LogSink = library{}

@@ -12,7 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// Request is the trace of one request at a frontend. It belongs to the request's goroutine. A nil Request traces nothing.
+// Request is the trace of one request at a frontend. It belongs to the request's goroutine. A nil Request traces
+// nothing.
 type Request struct {
 	t     *Tracer
 	ctx   context.Context // of the request's span
@@ -21,15 +22,16 @@ type Request struct {
 	inner context.Context
 }
 
-// Request begins the span of an HTTP request, in the trace that its header names, if any. client is what the client calls the request; may be
-// empty. nil when it is not traced.
+// Request begins the span of an HTTP request, in the trace that its header names, if any. client is what the client
+// calls the request; may be empty. nil when it is not traced.
 func (t *Tracer) Request(h http.Header, route, id, client string) *Request {
 	if t == nil {
 		return nil
 	}
 	ctx := t.context.Extract(context.Background(), propagation.HeaderCarrier(h))
 	ctx, span := t.tracer.Start(ctx, "POST "+route, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", route), attribute.String("laneway.request_id", id)))
+		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", route),
+		attribute.String("laneway.request_id", id)))
 	if !span.IsRecording() {
 		return nil
 	}
@@ -99,7 +101,8 @@ func (r *Request) Stream(worker, process, plane string, lane int) {
 	if r == nil {
 		return
 	}
-	r.begin("stream", trace.SpanKindInternal, attribute.String("laneway.worker", worker), attribute.String("laneway.process", process),
+	r.begin("stream", trace.SpanKindInternal, attribute.String("laneway.worker", worker),
+		attribute.String("laneway.process", process),
 		attribute.String("laneway.plane", plane), attribute.Int("laneway.lane", lane))
 }
 

@@ -1,8 +1,8 @@
-// Package tracing makes OpenTelemetry spans of the programs' requests and sends them by OTLP over HTTP. It is off unless an endpoint is
-// named; every type's nil value traces nothing, so callers need not ask.
+// Package tracing makes OpenTelemetry spans of the programs' requests and sends them by OTLP over HTTP. It is off
+// unless an endpoint is named; every type's nil value traces nothing, so callers need not ask.
 //
-// A frontend's request has a span of its own, below it "route", "deliver", "first record" (of each attempt) and "stream". The context
-// of "deliver" goes with the request, so that the worker's span is in the same trace.
+// A frontend's request has a span of its own, below it "route", "deliver", "first record" (of each attempt) and
+// "stream". The context of "deliver" goes with the request, so that the worker's span is in the same trace.
 package tracing
 
 import (
@@ -29,7 +29,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/seldom"
 )
 
-// The standard's own variables, which name an endpoint where the flag does not. The exporter reads others too: headers, timeout, certificate.
+// The standard's own variables, which name an endpoint where the flag does not. The exporter reads others too: headers,
+// timeout, certificate.
 const (
 	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -49,12 +50,16 @@ type Flags struct {
 func Register(app *cli.App) *Flags {
 	g := app.Group("Traces")
 	return &Flags{
-		endpoint: g.URL("otlp-endpoint", "", "URL", "where OpenTelemetry traces go, by OTLP over HTTP: http://HOST:4318; when empty, "+envEndpoint+", and without that no traces are made",
+		endpoint: g.URL("otlp-endpoint", "", "URL",
+			"where OpenTelemetry traces go, by OTLP over HTTP: http://HOST:4318; when empty, "+envEndpoint+
+				", and without that no traces are made",
 			func(s string) error {
 				_, err := parseEndpoint(s)
 				return err
 			}),
-		ratio: g.Float("trace-ratio", 1, cli.Range(0.0, 1.0), "share of the requests that are traced, of those that bring no trace context which decides; "+envSampler+" beats it"),
+		ratio: g.Float("trace-ratio", 1, cli.Range(0.0, 1.0),
+			"share of the requests that are traced, of those that bring no trace context which decides; "+envSampler+
+				" beats it"),
 	}
 }
 
@@ -79,7 +84,8 @@ type Tracer struct {
 	context  propagation.TraceContext
 }
 
-// New returns nil when no endpoint is named. It does not wait for the endpoint: what cannot be sent is dropped and logged.
+// New returns nil when no endpoint is named. It does not wait for the endpoint: what cannot be sent is dropped and
+// logged.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	var opts []otlptracehttp.Option
 	if !cfg.Endpoint.Empty() {
@@ -92,12 +98,14 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 		return nil, nil
 	}
 	cfg.Logger = seldom.Logger(cfg.Logger)
-	otel.SetLogger(logr.New(library{cfg.Logger})) // before the exporter reads the variables; there is one tracer in a process
+	// before the exporter reads the variables; there is one tracer in a process
+	otel.SetLogger(logr.New(library{cfg.Logger}))
 	exporter, err := otlptracehttp.New(ctx, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", redact.Error(err))
 	}
-	own := resource.NewSchemaless(attribute.String("service.name", "laneway-"+cfg.Service), attribute.String("service.instance.id", cfg.Instance))
+	own := resource.NewSchemaless(attribute.String("service.name", "laneway-"+cfg.Service),
+		attribute.String("service.instance.id", cfg.Instance))
 	res, err := resource.Merge(own, resource.Environment()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES beat ours
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
@@ -107,13 +115,17 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 		provider = append(provider, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Ratio))))
 	}
 	// The exporter tells its errors here only.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn("traces cannot be sent", "error", redact.Error(err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		cfg.Logger.Warn("traces cannot be sent", "error",
+			redact.Error(err))
+	}))
 	t := &Tracer{log: cfg.Logger, provider: sdktrace.NewTracerProvider(provider...)}
 	t.tracer = t.provider.Tracer("github.com/laneway-ai/laneway")
 	return t, nil
 }
 
-// parseEndpoint checks an endpoint and returns it with the path where traces go, as OTEL_EXPORTER_OTLP_ENDPOINT is read.
+// parseEndpoint checks an endpoint and returns it with the path where traces go, as OTEL_EXPORTER_OTLP_ENDPOINT is
+// read.
 func parseEndpoint(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -128,7 +140,8 @@ func parseEndpoint(s string) (string, error) {
 	return u.String(), nil
 }
 
-// Close sends what is left, for at most 5 s. Traces that are lost are logged; a program does not fail for them. Idempotent.
+// Close sends what is left, for at most 5 s. Traces that are lost are logged; a program does not fail for them.
+// Idempotent.
 func (t *Tracer) Close() {
 	if t == nil {
 		return

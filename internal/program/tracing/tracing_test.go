@@ -69,7 +69,8 @@ func TestOff(t *testing.T) {
 		t.Fatalf("%v %v", tr, err)
 	}
 	// What callers do with no tracer.
-	r := tr.Request(http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}, "/v1/completions", "id", "mine")
+	r := tr.Request(http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
+		"/v1/completions", "id", "mine")
 	r.Model("m")
 	r.Stream("w", "p", "quic", 0)
 	r.End(200, 1, "")
@@ -96,8 +97,10 @@ func TestWhereTracesGo(t *testing.T) {
 		{name: "flag with the path", flag: "URL/v1/traces", ratio: 1, want: 1},
 		{name: "environment", env: true, ratio: 1, want: 1},
 		{name: "no share", flag: "URL", ratio: 0, want: 0},
-		{name: "no share, but the caller wants it", flag: "URL", header: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", want: 1},
-		{name: "the caller does not want it", flag: "URL", ratio: 1, header: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", want: 0},
+		{name: "no share, but the caller wants it", flag: "URL",
+			header: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", want: 1},
+		{name: "the caller does not want it", flag: "URL", ratio: 1,
+			header: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", want: 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			none(t)
@@ -105,7 +108,8 @@ func TestWhereTracesGo(t *testing.T) {
 			if c.env {
 				t.Setenv(envEndpoint, r.URL)
 			}
-			tr, err := New(t.Context(), Config{Endpoint: redact.New(strings.Replace(c.flag, "URL", r.URL, 1)), Ratio: c.ratio, Service: "test", Instance: "one"})
+			tr, err := New(t.Context(), Config{Endpoint: redact.New(strings.Replace(c.flag, "URL", r.URL, 1)),
+				Ratio: c.ratio, Service: "test", Instance: "one"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +134,8 @@ func TestCollectorThatIsNotThere(t *testing.T) {
 	none(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "200")
 	var log bytes.Buffer
-	tr, err := New(t.Context(), Config{Endpoint: redact.New("http://127.0.0.1:1"), Ratio: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	tr, err := New(t.Context(), Config{Endpoint: redact.New("http://127.0.0.1:1"), Ratio: 1,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +151,8 @@ func TestEndpointsThatAreNone(t *testing.T) {
 		app := cli.New("x", "")
 		app.Env = nil
 		Register(app)
-		if err := app.Parse([]string{"--otlp-endpoint=" + bad}); err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "http://collector:4318") {
+		if err := app.Parse([]string{"--otlp-endpoint=" + bad}); err == nil || !strings.Contains(err.Error(), bad) ||
+			!strings.Contains(err.Error(), "http://collector:4318") {
 			t.Errorf("%q: %v", bad, err)
 		}
 		if _, err := New(t.Context(), Config{Endpoint: redact.New(bad)}); err == nil {
@@ -177,7 +183,7 @@ type fakeWriter struct{ err error }
 func (f *fakeWriter) TryPut([]byte) error              { return f.err }
 func (f *fakeWriter) OnWritable(func())                {}
 func (f *fakeWriter) Err() error                       { return f.err }
-func (f *fakeWriter) StopRequested() bool                   { return false }
+func (f *fakeWriter) StopRequested() bool              { return false }
 func (f *fakeWriter) PutComplete([]byte) error         { return f.err }
 func (f *fakeWriter) Fail(responseplane.Failure) error { return nil }
 
@@ -205,7 +211,8 @@ func TestWorkEndsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &fakeWriter{}
-		w := tr.Work(f, map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "w", "m", "id")
+		w := tr.Work(f, map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			"w", "m", "id")
 		if err := w.TryPut([]byte("a")); err != nil {
 			t.Fatal(err)
 		}

@@ -14,12 +14,13 @@ import (
 	"github.com/laneway-ai/laneway/responseplane"
 )
 
-// Writer is what an engine needs of a response: a *responseplane.Writer, what traces it, or a scripted one in tests. The
-// engine calls it from one goroutine.
+// Writer is what an engine needs of a response: a *responseplane.Writer, what traces it, or a scripted one in tests.
+// The engine calls it from one goroutine.
 type Writer interface {
 	// TryPut takes a record, which it copies, or says responseplane.ErrWindowFull.
 	TryPut(rec []byte) error
-	// OnWritable sets what is called after each ErrWindowFull, once, when there is room again or the response has ended.
+	// OnWritable sets what is called after each ErrWindowFull, once, when there is room again or the response has
+	// ended.
 	OnWritable(fn func())
 	// Err is nil while records are wanted.
 	Err() error
@@ -32,8 +33,8 @@ type Writer interface {
 
 var _ Writer = (*responseplane.Writer)(nil)
 
-// Work is the trace of one request at a worker: it is the Writer that the engine gets, and looks at what goes through it. The span begins when
-// the request has come and ends with the response, however that ends.
+// Work is the trace of one request at a worker: it is the Writer that the engine gets, and looks at what goes through
+// it. The span begins when the request has come and ends with the response, however that ends.
 type Work struct {
 	Writer
 	span    trace.Span
@@ -51,7 +52,8 @@ func (t *Tracer) Work(w Writer, header map[string]string, worker, model, id stri
 		return w
 	}
 	_, span := t.tracer.Start(ctx, "generate", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("laneway.worker", worker), attribute.String("laneway.request_id", id), attribute.String("gen_ai.request.model", model)))
+		attribute.String("laneway.worker", worker), attribute.String("laneway.request_id", id),
+		attribute.String("gen_ai.request.model", model)))
 	return &Work{Writer: w, span: span}
 }
 

@@ -18,7 +18,8 @@ func Arena(size int) ([]byte, error) {
 // FreeArena gives an Arena back. Nothing may use it any more, the kernel included.
 func FreeArena(p []byte) error { return unix.Munmap(p) }
 
-// Buffers are what receives write to. A completion names the buffer that it filled; Put gives that back, Publish tells the kernel.
+// Buffers are what receives write to. A completion names the buffer that it filled; Put gives that back, Publish tells
+// the kernel.
 type Buffers struct {
 	size  int
 	mask  uint16
@@ -41,7 +42,8 @@ func (r *Ring) Buffers(group uint16, n, size int) (*Buffers, error) {
 	}
 	b.entry = unsafe.Slice((*buf)(unsafe.Pointer(&b.ring[0])), n)
 	reg := &bufReg{addr: uint64(uintptr(unsafe.Pointer(&b.ring[0]))), entries: uint32(n), group: group}
-	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerBufRing, uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerBufRing,
+		uintptr(unsafe.Pointer(reg)), 1, 0, 0); errno != 0 {
 		return nil, errors.Join(fmt.Errorf("io_uring_register, ring of buffers: %w", errno), b.Free())
 	}
 	for id := range n {
@@ -67,16 +69,18 @@ func (b *Buffers) Put(id uint16) {
 	e.id = id
 }
 
-// Publish tells the kernel of all buffers that were Put. The tail is the second half of a 32-bit word whose first half is entry 0's id, because Go
-// has no atomic store of 16 bits; the kernel only reads both.
+// Publish tells the kernel of all buffers that were Put. The tail is the second half of a 32-bit word whose first half
+// is entry 0's id, because Go has no atomic store of 16 bits; the kernel only reads both.
 func (b *Buffers) Publish() {
 	var w [4]byte
 	binary.NativeEndian.PutUint16(w[:], b.first)
 	binary.NativeEndian.PutUint16(w[2:], b.tail)
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&b.entry[0].id)), binary.NativeEndian.Uint32(w[:])) // after the entries themselves were written
+	// after the entries themselves were written
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&b.entry[0].id)), binary.NativeEndian.Uint32(w[:]))
 }
 
-// Free gives the memory back. The ring must have been closed, and nothing that was asked for with these buffers may be left.
+// Free gives the memory back. The ring must have been closed, and nothing that was asked for with these buffers may be
+// left.
 func (b *Buffers) Free() error {
 	var errs []error
 	for _, m := range []*[]byte{&b.ring, &b.data} {

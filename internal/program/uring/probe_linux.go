@@ -17,8 +17,8 @@ var ErrProbe = errors.New("io_uring does not work as it should here")
 // probeTimeout bounds each wait of a probe. Nothing in it takes longer than a system call.
 const probeTimeout = 2 * time.Second
 
-// ProbeReceive says why a ring of this kind cannot be had, or does not receive, nil if it does: it makes one and takes bytes over a socket of its own, twice
-// with one operation, and then the end.
+// ProbeReceive says why a ring of this kind cannot be had, or does not receive, nil if it does: it makes one and takes
+// bytes over a socket of its own, twice with one operation, and then the end.
 func ProbeReceive(cfg Config) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -74,8 +74,10 @@ func probe(r *Ring, b *Buffers, fds [2]int) (over bool, err error) {
 			return over, fmt.Errorf("receive by io_uring: %w", unix.Errno(-c.Res))
 		}
 		id, has := c.Buffer()
-		if c.User != 7 || int(c.Res) != len(text) || has && !bytes.Equal(b.Bytes(id, int(c.Res)), []byte(text)) || text != "" && !has || over != (text == "") {
-			return over, fmt.Errorf("%w: %q came as %d bytes (user data %d, more to come: %t)", ErrProbe, text, c.Res, c.User, !over)
+		if c.User != 7 || int(c.Res) != len(text) || has && !bytes.Equal(b.Bytes(id, int(c.Res)), []byte(text)) ||
+			text != "" && !has || over != (text == "") {
+			return over, fmt.Errorf("%w: %q came as %d bytes (user data %d, more to come: %t)", ErrProbe, text, c.Res,
+				c.User, !over)
 		}
 		if has {
 			b.Put(id)

@@ -16,8 +16,9 @@ type Config struct {
 	Entries uint32
 	// Completions is the size of the completion queue; 0 = twice Entries. The kernel keeps what does not fit.
 	Completions uint32
-	// Owned says that only the thread that calls Enable uses the ring from then on: keep it with runtime.LockOSThread. The kernel then does the
-	// work of completions only in Enter, and does not interrupt the thread for it (DEFER_TASKRUN, Linux 6.1); older kernels do it as always.
+	// Owned says that only the thread that calls Enable uses the ring from then on: keep it with runtime.LockOSThread.
+	// The kernel then does the work of completions only in Enter, and does not interrupt the thread for it
+	// (DEFER_TASKRUN, Linux 6.1); older kernels do it as always.
 	Owned bool
 	// NoDefer leaves the last out, for tests of what older kernels do.
 	NoDefer bool
@@ -64,7 +65,8 @@ func New(cfg Config) (*Ring, error) {
 	var fd uintptr
 	for _, flags := range tries {
 		p = params{flags: flags, cqEntries: cfg.Completions}
-		if fd, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(cfg.Entries), uintptr(unsafe.Pointer(&p)), 0); errno != unix.EINVAL {
+		if fd, _, errno = unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(cfg.Entries), uintptr(unsafe.Pointer(&p)),
+			0); errno != unix.EINVAL {
 			break
 		}
 	}
@@ -88,11 +90,13 @@ func New(cfg Config) (*Ring, error) {
 
 func (r *Ring) mmap(p *params) (err error) {
 	size := max(p.sq.array+p.sqEntries*4, p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(CQE{})))
-	if r.mem, err = unix.Mmap(r.fd, offSQ, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+	if r.mem, err = unix.Mmap(r.fd, offSQ, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
 		return err
 	}
 	size = p.sqEntries * uint32(unsafe.Sizeof(SQE{}))
-	if r.sqeMem, err = unix.Mmap(r.fd, offSQEs, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+	if r.sqeMem, err = unix.Mmap(r.fd, offSQEs, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
 		return err
 	}
 	word := func(off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&r.mem[off])) }
@@ -107,19 +111,22 @@ func (r *Ring) mmap(p *params) (err error) {
 	return nil
 }
 
-// Deferred says whether completions are worked on in Enter alone. Then one Enter does about DeferredBatch of them, more when it is told to wait for more.
+// Deferred says whether completions are worked on in Enter alone. Then one Enter does about DeferredBatch of them, more
+// when it is told to wait for more.
 func (r *Ring) Deferred() bool { return r.deferred }
 
-// DeferredBatch is how many completions the kernel works on in one Enter of a deferred ring that waits for no more. When so many
-// have come back there may be more: Enter again before anything else.
+// DeferredBatch is how many completions the kernel works on in one Enter of a deferred ring that waits for no more.
+// When so many have come back there may be more: Enter again before anything else.
 const DeferredBatch = 20
 
-// Enable makes the calling thread the one that uses the ring, when it is Owned. Before, nothing but Buffers may be called.
+// Enable makes the calling thread the one that uses the ring, when it is Owned. Before, nothing but Buffers may be
+// called.
 func (r *Ring) Enable() error {
 	if !r.disabled {
 		return nil
 	}
-	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerEnableRings, 0, 0, 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerEnableRings, 0, 0, 0,
+		0); errno != 0 {
 		return fmt.Errorf("io_uring_register, enable: %w", errno)
 	}
 	r.disabled = false
@@ -136,17 +143,20 @@ func (r *Ring) Add(s SQE) bool {
 	return true
 }
 
-// Unsent is how many operations were added that the kernel has not taken yet. Until it has, the file descriptors that they name must stay as they are.
+// Unsent is how many operations were added that the kernel has not taken yet. Until it has, the file descriptors that
+// they name must stay as they are.
 func (r *Ring) Unsent() int { return int(r.tail - atomic.LoadUint32(r.sqHead)) }
 
 // Forever has Enter wait without a limit.
 const Forever = time.Duration(-1)
 
-// Submit gives the kernel what was added, or a part of it: look at Unsent. Completions are not worked on. An error means that the ring is unusable.
+// Submit gives the kernel what was added, or a part of it: look at Unsent. Completions are not worked on. An error
+// means that the ring is unusable.
 func (r *Ring) Submit() error { return r.enter(0, 0, 0, 0) }
 
-// Enter gives the kernel what was added, and then waits until at least so many completions are there, or for so long. It may return early, without an
-// error, after a signal or when the kernel is short of memory: look at Unsent and what is there. An error means that the ring is unusable.
+// Enter gives the kernel what was added, and then waits until at least so many completions are there, or for so long.
+// It may return early, without an error, after a signal or when the kernel is short of memory: look at Unsent and what
+// is there. An error means that the ring is unusable.
 func (r *Ring) Enter(least int, wait time.Duration) error {
 	flags, arg, size := uintptr(enterGetEvents), uintptr(0), uintptr(0)
 	if least > 0 && wait >= 0 {
@@ -163,7 +173,8 @@ func (r *Ring) enter(least int, flags, arg, size uintptr) error {
 		return fmt.Errorf("io_uring_enter: %w", unix.EBADF)
 	}
 	atomic.StoreUint32(r.sqTail, r.tail) // after the SQEs themselves were written
-	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.Unsent()), uintptr(least), flags, arg, size)
+	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.Unsent()), uintptr(least), flags,
+		arg, size)
 	switch errno {
 	case 0, unix.EINTR, unix.ETIME, unix.EAGAIN, unix.EBUSY:
 		return nil
@@ -174,7 +185,8 @@ func (r *Ring) enter(least int, flags, arg, size uintptr) error {
 // Ready is how many completions are there, at this moment.
 func (r *Ring) Ready() int { return int(atomic.LoadUint32(r.cqTail) - atomic.LoadUint32(r.cqHead)) }
 
-// Take calls f with each of the next n completions, which must be Ready, and then frees their places. f must not call Take.
+// Take calls f with each of the next n completions, which must be Ready, and then frees their places. f must not call
+// Take.
 func (r *Ring) Take(n int, f func(*CQE)) {
 	head := atomic.LoadUint32(r.cqHead)
 	for range n {
@@ -184,7 +196,8 @@ func (r *Ring) Take(n int, f func(*CQE)) {
 	atomic.StoreUint32(r.cqHead, head) // after the CQEs themselves were read
 }
 
-// Close gives the ring back. What is still asked for ends in the kernel's own time, so buffers that it could write to must not be freed then.
+// Close gives the ring back. What is still asked for ends in the kernel's own time, so buffers that it could write to
+// must not be freed then.
 func (r *Ring) Close() error {
 	var errs []error
 	for _, m := range []*[]byte{&r.mem, &r.sqeMem} {

@@ -24,7 +24,8 @@ func allowed(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	if os.Getenv("CI") == "true" || !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EINVAL) {
+	if os.Getenv("CI") == "true" || !errors.Is(err, syscall.ENOSYS) && !errors.Is(err, os.ErrPermission) &&
+		!errors.Is(err, syscall.EINVAL) {
 		t.Fatal(err)
 	}
 	t.Skipf("io_uring is not tested here: %v", err)
@@ -33,7 +34,8 @@ func allowed(t *testing.T, err error) {
 // kinds runs a test with a ring whose kernel defers its work, and with one as older kernels have it.
 func kinds(t *testing.T, f func(t *testing.T, r *Ring, cfg Config)) {
 	for name, cfg := range map[string]Config{
-		"deferred": {Entries: 8, Completions: 64, Owned: true}, "interrupting": {Entries: 8, Completions: 64, Owned: true, NoDefer: true},
+		"deferred": {Entries: 8, Completions: 64, Owned: true}, "interrupting": {Entries: 8, Completions: 64,
+			Owned: true, NoDefer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread() // for the whole test: the ring is this thread's
@@ -80,7 +82,8 @@ func TestProbeReceive(t *testing.T) {
 	}
 }
 
-// TestReceives has one operation take many messages, more than there are buffers, so that these go round the ring many times.
+// TestReceives has one operation take many messages, more than there are buffers, so that these go round the ring many
+// times.
 func TestReceives(t *testing.T) {
 	kinds(t, func(t *testing.T, r *Ring, cfg Config) {
 		if r.Deferred() == cfg.NoDefer {

@@ -41,7 +41,8 @@ type Request struct {
 	ID    string `json:"id"`
 	Model string `json:"model"`
 	Kind  string `json:"kind"`
-	// PromptTokens is the length of the prompt. The mock engine has no use for the prompt itself, so it does not travel.
+	// PromptTokens is the length of the prompt. The mock engine has no use for the prompt itself, so it does not
+	// travel.
 	PromptTokens int `json:"prompt_tokens"`
 	// MaxTokens bounds the output; 0 leaves the length to the engine.
 	MaxTokens int `json:"max_tokens,omitempty"`
@@ -53,7 +54,8 @@ type Request struct {
 type VersionError struct{ Got int }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("mockproto: the payload is version %d, this worker reads %d (run frontend and workers of one release)", e.Got, Version)
+	return fmt.Sprintf("mockproto: the payload is version %d, this worker reads %d (run frontend and workers of one "+
+		"release)", e.Got, Version)
 }
 
 // Validate returns everything that does not hold.
@@ -117,8 +119,8 @@ type Trailer struct {
 	CompletionTokens int    `json:"completion_tokens"`
 }
 
-// Append appends the trailer's JSON to dst without allocating (beyond dst's growth) and returns it. FinishReason must be one of the
-// Finish constants.
+// Append appends the trailer's JSON to dst without allocating (beyond dst's growth) and returns it. FinishReason must
+// be one of the Finish constants.
 func (t Trailer) Append(dst []byte) []byte {
 	dst = append(dst, `{"finish_reason":"`...)
 	dst = append(dst, t.FinishReason...)
@@ -139,10 +141,12 @@ func DecodeTrailer(p []byte) (Trailer, error) {
 		return Trailer{}, fmt.Errorf("mockproto: trailer: %w", err)
 	}
 	if t.FinishReason != FinishStop && t.FinishReason != FinishLength {
-		return Trailer{}, fmt.Errorf("mockproto: trailer: finish_reason is %q, expected %q or %q", t.FinishReason, FinishStop, FinishLength)
+		return Trailer{}, fmt.Errorf("mockproto: trailer: finish_reason is %q, expected %q or %q", t.FinishReason,
+			FinishStop, FinishLength)
 	}
 	if t.PromptTokens < 0 || t.CompletionTokens < 0 {
-		return Trailer{}, fmt.Errorf("mockproto: trailer: negative token counts (%d, %d)", t.PromptTokens, t.CompletionTokens)
+		return Trailer{}, fmt.Errorf("mockproto: trailer: negative token counts (%d, %d)", t.PromptTokens,
+			t.CompletionTokens)
 	}
 	return t, nil
 }

@@ -9,7 +9,8 @@ import (
 )
 
 func TestRequestRoundTrip(t *testing.T) {
-	in := Request{ID: "req-1", Model: "m \"x\"", Kind: KindChat, PromptTokens: 1024, MaxTokens: 256, Stop: []string{"a", "\n"}}
+	in := Request{ID: "req-1", Model: "m \"x\"", Kind: KindChat, PromptTokens: 1024, MaxTokens: 256,
+		Stop: []string{"a", "\n"}}
 	p, err := in.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,8 @@ func TestPayloadIsFixed(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	var ve *VersionError
-	if _, err := DecodeRequest([]byte(`{"v":2,"id":"r","model":"m","kind":"chat"}`)); !errors.As(err, &ve) || ve.Got != 2 {
+	if _, err := DecodeRequest([]byte(`{"v":2,"id":"r","model":"m","kind":"chat"}`)); !errors.As(err, &ve) ||
+		ve.Got != 2 {
 		t.Errorf("version 2: %v", err)
 	}
 	for in, want := range map[string]string{

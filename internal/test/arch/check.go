@@ -50,7 +50,8 @@ func checkImports(p pkg) []string {
 	}
 	r, ok := ruleFor(self)
 	if !ok {
-		return []string{fmt.Sprintf("%s: no line of the table in internal/test/arch/rules.go covers this package: give it a place", self)}
+		return []string{fmt.Sprintf("%s: no line of the table in internal/test/arch/rules.go covers this package: "+
+			"give it a place", self)}
 	}
 	var out []string
 	for _, imp := range p.Imports {
@@ -118,7 +119,9 @@ func checkLean(p pkg) []string {
 	var out []string
 	for _, d := range p.Deps {
 		if slices.Contains(leanBans, d) {
-			out = append(out, fmt.Sprintf("%s pulls in %s (see `go mod why %s`): an inference frontend that embeds it would have to carry that", self, d, d))
+			out = append(out,
+				fmt.Sprintf("%s pulls in %s (see `go mod why %s`): an inference frontend that embeds it would have "+
+					"to carry that", self, d, d))
 		}
 	}
 	return out

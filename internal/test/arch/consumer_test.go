@@ -31,7 +31,8 @@ func main() {
 // servers are modules that a user of the library must never find in the list of what his program depends on.
 var servers = []string{
 	"go.etcd.io/etcd/server/v3", "github.com/nats-io/nats-server/v2", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
-	"k8s.io/api", "sigs.k8s.io/kustomize/api", "github.com/prometheus/prometheus", "github.com/hashicorp/yamux", "github.com/openai/openai-go",
+	"k8s.io/api", "sigs.k8s.io/kustomize/api", "github.com/prometheus/prometheus", "github.com/hashicorp/yamux",
+	"github.com/openai/openai-go",
 }
 
 // A module of its own that requires this one builds, and what it then depends on has no server in it.
@@ -47,7 +48,8 @@ func TestConsumerModule(t *testing.T) {
 		}
 	}
 	write("main.go", consumer)
-	write("go.mod", "module example.com/platform\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	write("go.mod", "module example.com/platform\n\ngo 1.26.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+
+		root+"\n")
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +70,8 @@ func TestConsumerModule(t *testing.T) {
 	// What is linked is much less: no client of a discovery backend, no Prometheus.
 	packages := strings.Fields(goTool(t, dir, "list", "-mod=mod", "-deps", "."))
 	for _, p := range packages {
-		for _, prefix := range []string{"github.com/nats-io/", "go.etcd.io/", "google.golang.org/", "github.com/prometheus/", "go.opentelemetry.io/"} {
+		for _, prefix := range []string{"github.com/nats-io/", "go.etcd.io/", "google.golang.org/",
+			"github.com/prometheus/", "go.opentelemetry.io/"} {
 			if strings.HasPrefix(p, prefix) {
 				t.Errorf("a program that uses responseplane over quic and tcp links %s", p)
 			}

@@ -11,13 +11,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxLines is the length above which a file surely holds more than one concept.
 const maxLines = 500
 
+// maxColumns is the length of a line that two windows beside each other can show.
+const maxColumns = 120
+
 // matchers are the functions of package strings that a decision about an error could be made with.
-var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "CutPrefix", "CutSuffix", "Cut"}
+var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "CutPrefix",
+	"CutSuffix", "Cut"}
 
 // flagName finds the name of a flag in a text.
 var flagName = regexp.MustCompile(`(^|[^-\w])--[a-z]`)
@@ -57,6 +62,7 @@ func checkFile(k kind, name string, src []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	out = append(out, checkWidth(fset, file, name, src)...)
 	complain := func(pos token.Pos, text string) {
 		out = append(out, fmt.Sprintf("%s:%d: %s", name, fset.Position(pos).Line, text))
 	}
@@ -68,22 +74,46 @@ func checkFile(k kind, name string, src []byte) ([]string, error) {
 				complain(n.Pos(), "func init: library packages have no side effects when they are imported")
 			}
 		case *ast.BasicLit:
-			if n.Kind == token.STRING && (k == library || k == exporter || k == suite) && flagName.MatchString(n.Value) {
+			if n.Kind == token.STRING && (k == library || k == exporter || k == suite) &&
+				flagName.MatchString(n.Value) {
 				complain(n.Pos(), "names a command's flag: a library's texts name the fields of its configs")
 			}
 		case *ast.CallExpr:
 			pkgName, fn := selector(n.Fun)
 			// A suite is a test: it may look whether an error's text names what it should.
-			if k != suite && stringsPkg != "" && pkgName == stringsPkg && slices.Contains(matchers, fn) && slices.ContainsFunc(n.Args, isErrorText) {
+			if k != suite && stringsPkg != "" && pkgName == stringsPkg && slices.Contains(matchers, fn) &&
+				slices.ContainsFunc(n.Args, isErrorText) {
 				complain(n.Pos(), "strings."+fn+" on an error's text: use errors.Is or errors.As")
 			}
-			if slogPkg != "" && pkgName == slogPkg && k == library && slices.Contains([]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "Log"}, fn) {
+			if slogPkg != "" && pkgName == slogPkg && k == library &&
+				slices.Contains([]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "Log"}, fn) {
 				complain(n.Pos(), "slog."+fn+" uses the global logger: take a *slog.Logger")
 			}
 		}
 		return true
 	})
 	return out, nil
+}
+
+// checkWidth finds lines of more than maxColumns, a tab counted as four. Texts between backquotes are as long as they
+// are.
+func checkWidth(fset *token.FileSet, file *ast.File, name string, src []byte) (out []string) {
+	raw := make(map[int]bool)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value, "`") {
+			for i := fset.Position(lit.Pos()).Line; i <= fset.Position(lit.End()).Line; i++ {
+				raw[i] = true
+			}
+		}
+		return true
+	})
+	for i, line := range strings.Split(string(src), "\n") {
+		n := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+		if n > maxColumns && !raw[i+1] {
+			out = append(out, fmt.Sprintf("%s:%d: %d columns, more than %d", name, i+1, n, maxColumns))
+		}
+	}
+	return out
 }
 
 // isErrorText says whether an expression is a call of an Error method without arguments.

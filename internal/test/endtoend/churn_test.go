@@ -24,7 +24,8 @@ func churnFor(t *testing.T) time.Duration {
 	return d
 }
 
-// TestChurn: of 64 workers, 10 in processes of their own are killed, told to end, and started again at random, under load.
+// TestChurn: of 64 workers, 10 in processes of their own are killed, told to end, and started again at random, under
+// load.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	const deadline = 20 * time.Second
@@ -87,7 +88,8 @@ func TestChurn(t *testing.T) {
 			cut[o.code]++
 		}
 	}
-	t.Logf("%d kills, %d orderly ends; of %d requests %d are complete, %d after retries, cut after their first token: %v; the oldest took %v",
+	t.Logf("%d kills, %d orderly ends; of %d requests %d are complete, %d after retries, cut after their first "+
+		"token: %v; the oldest took %v",
 		kills, leaves, len(all), whole, retried, cut, oldest)
 	t.Logf("retries: %v", f.retries(t))
 	if oldest > deadline+5*time.Second {
@@ -134,7 +136,8 @@ func TestWorkerKilled(t *testing.T) {
 	w := newWorld(t)
 	var workers []*worker
 	for i := range 4 {
-		workers = append(workers, w.startWorker(t, fmt.Sprintf("wp-%d", i), 4, "--inter-token-latency=20ms", "--time-to-first-token=300ms"))
+		workers = append(workers, w.startWorker(t, fmt.Sprintf("wp-%d", i), 4, "--inter-token-latency=20ms",
+			"--time-to-first-token=300ms"))
 	}
 	for _, k := range workers {
 		k.ready(t)
@@ -168,7 +171,8 @@ func TestWorkerKilled(t *testing.T) {
 			t.Errorf("killed at %s: %v", killed.Format("05.000"), o)
 		}
 	}
-	t.Logf("of %d requests %d failed, all with tokens from the killed process, where %d were open just before; %d were made again elsewhere, the longest of these took %v; retries %v",
+	t.Logf("of %d requests %d failed, all with tokens from the killed process, where %d were open just before; %d "+
+		"were made again elsewhere, the longest of these took %v; retries %v",
 		len(all), failed, open, retried, longest, f.retries(t))
 	if failed == 0 || retried == 0 {
 		t.Errorf("%d failed, %d were made again: the load was too small to show anything", failed, retried)
@@ -181,8 +185,9 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// TestWorkerFrozen: a process that stops where it is (as in a long page fault, or a debugger) keeps its connections and says nothing. Requests without
-// a token go elsewhere, the others end as lost; when it goes on it is a worker again, without a restart.
+// TestWorkerFrozen: a process that stops where it is (as in a long page fault, or a debugger) keeps its connections and
+// says nothing. Requests without a token go elsewhere, the others end as lost; when it goes on it is a worker again,
+// without a restart.
 func TestWorkerFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +228,8 @@ func TestWorkerFrozen(t *testing.T) {
 			t.Errorf("frozen at %s: %v", began.Format("05.000"), o)
 		}
 	}
-	t.Logf("of %d requests %d failed, all with tokens from the frozen process; %d were made again elsewhere, the longest of these took %v; retries %v",
+	t.Logf("of %d requests %d failed, all with tokens from the frozen process; %d were made again elsewhere, the "+
+		"longest of these took %v; retries %v",
 		len(all), failed, retried, longest, f.retries(t))
 	eventually(t, "answer of the process that froze", func() bool {
 		o := f.ask(t.Context(), 1, nil)

@@ -12,7 +12,8 @@ import (
 func (w *world) ends(t *testing.T, admin string) map[string]float64 {
 	t.Helper()
 	m, out := w.metrics(t, admin), make(map[string]float64)
-	for _, kind := range []string{"complete", "failed", "stopped", "killed", "refused", "deadline", "lost", "protocol"} {
+	for _, kind := range []string{"complete", "failed", "stopped", "killed", "refused", "deadline", "lost",
+		"protocol"} {
 		if v := m[`laneway_streams_ended_total{end="`+kind+`"}`]; v > 0 {
 			out[kind] = v
 		}
@@ -20,8 +21,8 @@ func (w *world) ends(t *testing.T, admin string) map[string]float64 {
 	return out
 }
 
-// givenUp is how many responses a worker ended because the frontend, whose clock decides, gave them up, or because it saw their deadline first;
-// -1 when any ended otherwise.
+// givenUp is how many responses a worker ended because the frontend, whose clock decides, gave them up, or because it
+// saw their deadline first; -1 when any ended otherwise.
 func givenUp(ends map[string]float64) float64 {
 	n := ends["killed"] + ends["deadline"]
 	for kind := range ends {
@@ -32,7 +33,8 @@ func givenUp(ends map[string]float64) float64 {
 	return n
 }
 
-// TestSilentWorker: a worker that acknowledges and then says nothing costs its requests one first-token deadline, then it is avoided.
+// TestSilentWorker: a worker that acknowledges and then says nothing costs its requests one first-token deadline, then
+// it is avoided.
 func TestSilentWorker(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
@@ -110,7 +112,8 @@ func TestDeadlines(t *testing.T) {
 	t.Logf("inactivity: %v", o)
 	f.quiet(t)
 	stalls.quiet(t)
-	if fe, wo := w.ends(t, f.admin), w.ends(t, stalls.admin); fe["deadline"] == 0 || len(fe) != 1 || givenUp(wo) != fe["deadline"] {
+	if fe, wo := w.ends(t, f.admin), w.ends(t, stalls.admin); fe["deadline"] == 0 || len(fe) != 1 ||
+		givenUp(wo) != fe["deadline"] {
 		t.Errorf("inactivity: ends at the frontend %v, at the worker %v", fe, wo)
 	}
 	stalls.signal(syscall.SIGTERM)

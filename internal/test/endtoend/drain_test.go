@@ -31,13 +31,14 @@ func leaves(p *process, s syscall.Signal) {
 	p.signal(s)
 }
 
-// TestWorkerLeaves: on SIGTERM a worker process leaves the registry, still takes what comes late, finishes 200 answers, says
-// goodbye on its lanes and exits with 0.
+// TestWorkerLeaves: on SIGTERM a worker process leaves the registry, still takes what comes late, finishes 200 answers,
+// says goodbye on its lanes and exits with 0.
 func TestWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	const answers, interval = 200 / scale, 100 * time.Millisecond
 	w := newWorld(t)
-	k := w.startWorker(t, "leaves", 4, "--inter-token-latency="+interval.String(), "--drain-grace=2s", "--drain-timeout=2m").ready(t)
+	k := w.startWorker(t, "leaves", 4, "--inter-token-latency="+interval.String(), "--drain-grace=2s",
+		"--drain-timeout=2m").ready(t)
 	f := w.startFrontend(t).serving(t)
 	f.sees(t, 4)
 	held := f.hold(t, answers, int(heldFor(t)/interval))
@@ -90,7 +91,8 @@ func TestWorkerLeaves(t *testing.T) {
 	}
 }
 
-// TestFrontendLeaves: on SIGTERM, or when its terminal is closed, a frontend is not ready at once, stays alive, turns new requests away, finishes open ones and exits with 0.
+// TestFrontendLeaves: on SIGTERM, or when its terminal is closed, a frontend is not ready at once, stays alive, turns
+// new requests away, finishes open ones and exits with 0.
 func TestFrontendLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +102,8 @@ func TestFrontendLeaves(t *testing.T) {
 	held := f.hold(t, 20/scale, 60)
 	leaves(f.process, syscall.SIGHUP)
 	f.says(t, "msg=draining")
-	eventually(t, "frontend that is not ready", func() bool { code, _ := w.get(t, f.admin+"/readyz"); return code == 503 })
+	eventually(t, "frontend that is not ready",
+		func() bool { code, _ := w.get(t, f.admin+"/readyz"); return code == 503 })
 	if code, b := w.get(t, f.admin+"/livez"); code != 200 {
 		t.Errorf("livez %d %s", code, b)
 	}
@@ -136,7 +139,8 @@ func TestRegisterMany(t *testing.T) {
 	registered := time.Since(began)
 	f.sees(t, processes*each)
 	reachable := time.Since(began)
-	t.Logf("512 workers in 8 processes: registered %v after the first process was started, all known and reachable at the frontend after %v", registered, reachable)
+	t.Logf("512 workers in 8 processes: registered %v after the first process was started, all known and reachable "+
+		"at the frontend after %v", registered, reachable)
 	if registered > 20*time.Second {
 		t.Errorf("registered only after %v", registered)
 	}
@@ -145,15 +149,18 @@ func TestRegisterMany(t *testing.T) {
 	}
 }
 
-// TestBrokenRecords: one line in the frontend's log for each record that does not hold, with its key and field; the others serve.
+// TestBrokenRecords: one line in the frontend's log for each record that does not hold, with its key and field; the
+// others serve.
 func TestBrokenRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.startWorker(t, "wp", 2).ready(t)
 	f := w.startFrontend(t).serving(t)
 	f.sees(t, 2)
-	good := map[string]any{"schema": 1, "id": "x", "models": []string{"mock"}, "node": map[string]any{"id": "00112233445566778899aabbccddeeff",
-		"planes": []any{map[string]any{"name": "tcp", "endpoints": []string{"127.0.0.1:7000"}}}, "wire_min": 1, "wire_max": 1}}
+	good := map[string]any{"schema": 1, "id": "x", "models": []string{"mock"},
+		"node": map[string]any{"id": "00112233445566778899aabbccddeeff",
+			"planes": []any{map[string]any{"name": "tcp", "endpoints": []string{"127.0.0.1:7000"}}}, "wire_min": 1,
+			"wire_max": 1}}
 	record := func(id string, change func(map[string]any)) string {
 		b, err := json.Marshal(good)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// TestHolders: a run in which 0, 1, 2 or 4 of 8 worker processes hold a share of their requests back is classified as such, by the names of the
-// processes, on both planes, and the workers' own metric says the same.
+// TestHolders: a run in which 0, 1, 2 or 4 of 8 worker processes hold a share of their requests back is classified as
+// such, by the names of the processes, on both planes, and the workers' own metric says the same.
 func TestHolders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -41,7 +41,8 @@ func TestHolders(t *testing.T) {
 			var generators sync.WaitGroup
 			for plane, f := range fronts {
 				f.sees(t, processes*engines)
-				g := f.startLoadgen(t, "loadgen-"+plane, "--concurrency=64", "--request-count=192", "--warmup-request-count=0", "--osl=8")
+				g := f.startLoadgen(t, "loadgen-"+plane, "--concurrency=64", "--request-count=192",
+					"--warmup-request-count=0", "--osl=8")
 				generators.Go(func() { <-g.done })
 				t.Cleanup(func() { // after both have ended
 					run, rows := g.report(t, 0)
@@ -52,7 +53,8 @@ func TestHolders(t *testing.T) {
 			for i, k := range workers {
 				m := w.metrics(t, k.admin)
 				mean := m["laneway_worker_time_to_first_response_seconds_sum"] / m["laneway_worker_time_to_first_response_seconds_count"]
-				if held := m["laneway_worker_held_total"]; (held > 0) != (i < holders) || (mean > 0.4) != (i < holders) {
+				if held := m["laneway_worker_held_total"]; (held > 0) != (i < holders) ||
+					(mean > 0.4) != (i < holders) {
 					t.Errorf("%s has held %v requests, its mean time to first response is %.3f s", k.name, held, mean)
 				}
 			}
@@ -78,7 +80,8 @@ func checkHolders(t *testing.T, plane string, run *report.Run, rows []report.Row
 		if l.Holder {
 			found = append(found, l.Name)
 		}
-		t.Logf("%s %s: %d requests, mean first response %.0f ms, holder %t", plane, l.Name, l.Requests, l.MeanFirstResponse/1e6, l.Holder)
+		t.Logf("%s %s: %d requests, mean first response %.0f ms, holder %t", plane, l.Name, l.Requests,
+			l.MeanFirstResponse/1e6, l.Holder)
 	}
 	slices.Sort(told)
 	if run.Holders == nil || *run.Holders != len(want) || !slices.Equal(told, want) || !slices.Equal(found, want) {

@@ -18,7 +18,8 @@ import (
 
 // post sends a request for n tokens and returns its response; err is what the client sees when it leaves before one.
 func (f *frontend) post(ctx context.Context, n int, stream bool) (*http.Response, error) {
-	body := `{"model":"mock","messages":[{"role":"user","content":"a"}],"max_tokens":` + strconv.Itoa(n) + `,"stream":` + strconv.FormatBool(stream) + `}`
+	body := `{"model":"mock","messages":[{"role":"user","content":"a"}],"max_tokens":` + strconv.Itoa(n) +
+		`,"stream":` + strconv.FormatBool(stream) + `}`
 	r, err := http.NewRequestWithContext(ctx, "POST", f.http+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -38,12 +39,13 @@ func (f *frontend) gone(t *testing.T) float64 {
 	return sum
 }
 
-// TestClientLeavesBeforeTheFirstToken: whatever a request waits for, its client's leaving ends it at once: the queue of its worker, its
-// prefill, and its way to the worker, which then finds nothing to run. Each is counted once.
+// TestClientLeavesBeforeTheFirstToken: whatever a request waits for, its client's leaving ends it at once: the queue of
+// its worker, its prefill, and its way to the worker, which then finds nothing to run. Each is counted once.
 func TestClientLeavesBeforeTheFirstToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	k := w.startWorker(t, "slow", 1, "--max-num-seqs=1", "--time-to-first-token=1h", "--max-waiting-queue-length=10").ready(t)
+	k := w.startWorker(t, "slow", 1, "--max-num-seqs=1", "--time-to-first-token=1h",
+		"--max-waiting-queue-length=10").ready(t)
 	f := w.startFrontend(t, "--first-token-timeout=0").serving(t)
 	f.sees(t, 1)
 	at := func(running, waiting float64) func() bool {
@@ -103,7 +105,8 @@ func TestClientLeavesBeforeTheFirstToken(t *testing.T) {
 	}
 }
 
-// TestClientLeavesAtToken10: the engine stops a few passes later, under either policy, and one cancellation is counted at each side.
+// TestClientLeavesAtToken10: the engine stops a few passes later, under either policy, and one cancellation is counted
+// at each side.
 func TestClientLeavesAtToken10(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"kill", "stop"} {
@@ -126,7 +129,8 @@ func TestClientLeavesAtToken10(t *testing.T) {
 				}
 			}
 			leave()
-			eventually(t, "idle worker", func() bool { return w.metrics(t, k.admin)["laneway_worker_running_requests"] == 0 })
+			eventually(t, "idle worker",
+				func() bool { return w.metrics(t, k.admin)["laneway_worker_running_requests"] == 0 })
 			f.quiet(t)
 			k.quiet(t)
 			made := w.metrics(t, k.admin)[`laneway_plane_records_total{direction="out",plane="tcp"}`]
@@ -135,22 +139,26 @@ func TestClientLeavesAtToken10(t *testing.T) {
 				t.Errorf("%v records were made, want 10 to 14", made)
 			}
 			m := w.metrics(t, f.admin)
-			if f.gone(t) != 1 || m["laneway_frontend_disconnected_clients_total"] != 1 || m[`laneway_frontend_output_tokens_total{model="mock"}`] > made {
-				t.Errorf("left %v, disconnected %v, tokens %v", f.gone(t), m["laneway_frontend_disconnected_clients_total"], m[`laneway_frontend_output_tokens_total{model="mock"}`])
+			if f.gone(t) != 1 || m["laneway_frontend_disconnected_clients_total"] != 1 ||
+				m[`laneway_frontend_output_tokens_total{model="mock"}`] > made {
+				t.Errorf("left %v, disconnected %v, tokens %v", f.gone(t),
+					m["laneway_frontend_disconnected_clients_total"],
+					m[`laneway_frontend_output_tokens_total{model="mock"}`])
 			}
 			want := map[string]float64{"kill": 1, "stop": 0}[policy] // told to stop, it completes with its trailer
 			if n := w.metrics(t, k.admin)["laneway_worker_cancelled_total"]; n != want {
 				t.Errorf("the worker has dropped %v requests, want %v", n, want)
 			}
 			if n := m[`laneway_streams_ended_total{end="complete"}`]; n != 1-want {
-				t.Errorf("%v streams are complete, want %v: a worker that is told to stop has its last output, one that is killed has not", n, 1-want)
+				t.Errorf("%v streams are complete, want %v: a worker that is told to stop has its last output, one "+
+					"that is killed has not", n, 1-want)
 			}
 		})
 	}
 }
 
-// TestWorkerGoneAfterToken100: a connection that closes in mid-answer, without an end mark, is an error event to a client that streams, never a
-// clean finish, and an HTTP error to one that does not.
+// TestWorkerGoneAfterToken100: a connection that closes in mid-answer, without an end mark, is an error event to a
+// client that streams, never a clean finish, and an HTTP error to one that does not.
 func TestWorkerGoneAfterToken100(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{true, false} {
@@ -184,12 +192,14 @@ func TestWorkerGoneAfterToken100(t *testing.T) {
 		if stream {
 			events := strings.Split(strings.TrimSpace(text), "\n\n")
 			last := len(events) - 1
-			if resp.StatusCode != 200 || events[last] != "data: [DONE]" || !strings.HasPrefix(events[last-1], `data: {"error":`) || last < 100 {
+			if resp.StatusCode != 200 || events[last] != "data: [DONE]" || !strings.HasPrefix(events[last-1],
+				`data: {"error":`) || last < 100 {
 				t.Errorf("%d, %d events, the last: %q", resp.StatusCode, last+1, events[max(0, last-1):])
 			}
 		} else {
 			var e struct{ Error struct{ Type string } }
-			if err := json.Unmarshal(body, &e); resp.StatusCode != http.StatusBadGateway || err != nil || e.Error.Type != "upstream_error" {
+			if err := json.Unmarshal(body, &e); resp.StatusCode != http.StatusBadGateway || err != nil ||
+				e.Error.Type != "upstream_error" {
 				t.Errorf("%d %s", resp.StatusCode, text)
 			}
 		}

@@ -34,22 +34,26 @@ type outcome struct {
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%s: status %d, %d tokens from %q, whole %t, error %q %q, broken %v, began %s, took %v", o.id, o.status, o.tokens, o.process, o.whole, o.code, o.text,
+	return fmt.Sprintf("%s: status %d, %d tokens from %q, whole %t, error %q %q, broken %v, began %s, took %v", o.id,
+		o.status, o.tokens, o.process, o.whole, o.code, o.text,
 		o.broken, o.began.Format("05.000"), o.took)
 }
 
 // typed says whether a request that failed did so with an error that says which.
 func (o outcome) typed() bool {
-	return o.broken == nil && slices.Contains([]string{"overload", "unavailable", "timeout", "lost", "internal", "protocol"}, o.code)
+	return o.broken == nil && slices.Contains([]string{"overload", "unavailable", "timeout", "lost", "internal",
+		"protocol"}, o.code)
 }
 
 var serial atomic.Int64
 
-// ask makes one request for a streamed answer of n tokens and reads it to its end. tokens, when set, is told of each one.
+// ask makes one request for a streamed answer of n tokens and reads it to its end. tokens, when set, is told of each
+// one.
 func (f *frontend) ask(ctx context.Context, n int, first func()) (o outcome) {
 	o = outcome{id: fmt.Sprintf("bad-day-%d", serial.Add(1)), began: time.Now()}
 	defer func() { o.took = time.Since(o.began) }()
-	body := fmt.Sprintf(`{"model":"mock","messages":[{"role":"user","content":"a b c"}],"max_tokens":%d,"stream":true}`, n)
+	body := fmt.Sprintf(`{"model":"mock","messages":[{"role":"user","content":"a b c"}],"max_tokens":%d,"stream":true}`,
+		n)
 	req, err := http.NewRequestWithContext(ctx, "POST", f.http+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		o.broken = err
@@ -63,7 +67,8 @@ func (f *frontend) ask(ctx context.Context, n int, first func()) (o outcome) {
 		return o
 	}
 	defer resp.Body.Close()
-	o.status, o.process, o.retries = resp.StatusCode, resp.Header.Get("X-Laneway-Process"), resp.Header.Get("X-Laneway-Retries")
+	o.status, o.process, o.retries = resp.StatusCode, resp.Header.Get("X-Laneway-Process"),
+		resp.Header.Get("X-Laneway-Retries")
 	type event struct {
 		Choices []struct {
 			Delta  struct{ Content string } `json:"delta"`
@@ -91,7 +96,8 @@ func (f *frontend) ask(ctx context.Context, n int, first func()) (o outcome) {
 		}
 		if data == "[DONE]" {
 			if wrong := v.Finish(o.tokens); wrong != 0 || !finished || o.tokens != n {
-				o.broken = fmt.Errorf("an end mark after %d of %d tokens, %d wrong, finish reason seen: %t", o.tokens, n, wrong, finished)
+				o.broken = fmt.Errorf("an end mark after %d of %d tokens, %d wrong, finish reason seen: %t", o.tokens,
+					n, wrong, finished)
 				return o
 			}
 			o.whole = o.code == ""

@@ -27,7 +27,8 @@ func (f *frontend) startLoadgen(t *testing.T, name string, more ...string) *gene
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), name)
-	args := append([]string{"--url=" + f.http, "--model=mock", "--artifact-dir=" + dir, "--isl=8", "--ui=none", "--steady-after=0s"}, more...)
+	args := append([]string{"--url=" + f.http, "--model=mock", "--artifact-dir=" + dir, "--isl=8", "--ui=none",
+		"--steady-after=0s"}, more...)
 	return &generator{process: start(t, name, pr.Loadgen, args...), dir: dir}
 }
 
@@ -48,8 +49,8 @@ func (g *generator) report(t *testing.T, code int) (*report.Run, []report.Row) {
 	return run, rows
 }
 
-// TestFrontendKilled: when the frontend dies under it, the load generator comes to its end, says so by its exit code, and every request that was
-// made is in the report exactly once.
+// TestFrontendKilled: when the frontend dies under it, the load generator comes to its end, says so by its exit code,
+// and every request that was made is in the report exactly once.
 func TestFrontendKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +63,8 @@ func TestFrontendKilled(t *testing.T) {
 			f := w.startFrontend(t).serving(t)
 			f.sees(t, 4)
 			const requests, open = 120, 24
-			g := f.startLoadgen(t, "loadgen", "--client="+client, "--concurrency="+strconv.Itoa(open), "--request-count="+strconv.Itoa(requests), "--warmup-request-count=8", "--osl=40")
+			g := f.startLoadgen(t, "loadgen", "--client="+client, "--concurrency="+strconv.Itoa(open),
+				"--request-count="+strconv.Itoa(requests), "--warmup-request-count=8", "--osl=40")
 			eventually(t, "some whole answers", func() bool {
 				done := 0.0
 				for name, v := range w.metrics(t, f.admin) {
@@ -76,11 +78,15 @@ func TestFrontendKilled(t *testing.T) {
 			<-f.done
 
 			run, rows := g.report(t, 2)
-			if run.Raw.Requests+run.Raw.Errors != requests || run.Warmup.Requests+run.Warmup.Errors != 8 || len(rows) != requests+8 {
-				t.Errorf("%d complete, %d failed, %d rows; %d requests were to be made", run.Raw.Requests, run.Raw.Errors, len(rows), requests)
+			if run.Raw.Requests+run.Raw.Errors != requests || run.Warmup.Requests+run.Warmup.Errors != 8 ||
+				len(rows) != requests+8 {
+				t.Errorf("%d complete, %d failed, %d rows; %d requests were to be made", run.Raw.Requests,
+					run.Raw.Errors, len(rows), requests)
 			}
-			if run.Raw.Errors == 0 || run.Raw.Requests == 0 || run.Raw.ErrorsByType[report.EndTruncated] == 0 || run.Raw.ErrorsByType[report.EndConnect] == 0 {
-				t.Errorf("%d complete, errors %v: want answers that were cut and requests that found nobody", run.Raw.Requests, run.Raw.ErrorsByType)
+			if run.Raw.Errors == 0 || run.Raw.Requests == 0 || run.Raw.ErrorsByType[report.EndTruncated] == 0 ||
+				run.Raw.ErrorsByType[report.EndConnect] == 0 {
+				t.Errorf("%d complete, errors %v: want answers that were cut and requests that found nobody",
+					run.Raw.Requests, run.Raw.ErrorsByType)
 			}
 			seen := make(map[string]bool)
 			for i := range rows {

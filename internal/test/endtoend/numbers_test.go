@@ -39,7 +39,8 @@ func itlOf(t *testing.T, c *analysis.Comparison) analysis.Result {
 func check2ms(t *testing.T, r analysis.Result) {
 	t.Helper()
 	if d, _ := r.Difference(); !r.Resolved || math.Abs(d-2) > .5 {
-		t.Errorf("ITL p50: A %+v, B %+v ms, a difference of %.2f, resolved: %t (%s); 2 ms were added", r.A, r.B, d, r.Resolved, r.Why)
+		t.Errorf("ITL p50: A %+v, B %+v ms, a difference of %.2f, resolved: %t (%s); 2 ms were added", r.A, r.B, d,
+			r.Resolved, r.Why)
 	}
 }
 
@@ -57,14 +58,16 @@ func (w *world) passes(t *testing.T, workers []*worker) (p passes) {
 	return p
 }
 
-// onTime says whether the engines kept time since before: a pass that is skipped adds its whole time to what a token took.
+// onTime says whether the engines kept time since before: a pass that is skipped adds its whole time to what a token
+// took.
 func (p passes) onTime(before passes) bool {
 	made := p.made - before.made
 	return p.skipped-before.skipped <= made/100 && p.late-before.late <= made*.004
 }
 
-// TestTwoMillisecondsAToken: five real runs a side at once, one side's engines 2 ms slower a token. TestNumbers makes the same with whole clusters.
-// Runs in which the engines of either side did not get their turn in time are made again, both.
+// TestTwoMillisecondsAToken: five real runs a side at once, one side's engines 2 ms slower a token. TestNumbers makes
+// the same with whole clusters. Runs in which the engines of either side did not get their turn in time are made again,
+// both.
 func TestTwoMillisecondsAToken(t *testing.T) {
 	const pairs, tries = 5, 10
 	w := newWorld(t)
@@ -78,7 +81,8 @@ func TestTwoMillisecondsAToken(t *testing.T) {
 		ns := "--namespace=itl" + itl
 		s := &sides[i]
 		for k := range 2 {
-			s.workers = append(s.workers, w.startWorker(t, fmt.Sprintf("w%s-%d", itl, k), 2, ns, "--inter-token-latency="+itl).ready(t))
+			s.workers = append(s.workers, w.startWorker(t, fmt.Sprintf("w%s-%d", itl, k), 2, ns,
+				"--inter-token-latency="+itl).ready(t))
 		}
 		s.f = w.startFrontend(t, ns).serving(t)
 		s.f.sees(t, 4)
@@ -89,7 +93,8 @@ func TestTwoMillisecondsAToken(t *testing.T) {
 		var before [2]passes
 		for i, s := range sides {
 			before[i] = w.passes(t, s.workers)
-			made[i] = s.f.startLoadgen(t, fmt.Sprintf("run-%d-%d", i, n), "--concurrency=32", "--request-count=32", "--warmup-request-count=0", "--osl=32")
+			made[i] = s.f.startLoadgen(t, fmt.Sprintf("run-%d-%d", i, n), "--concurrency=32", "--request-count=32",
+				"--warmup-request-count=0", "--osl=32")
 			both.Go(func() { <-made[i].done })
 		}
 		both.Wait()
@@ -109,7 +114,8 @@ func TestTwoMillisecondsAToken(t *testing.T) {
 		}
 		switch missing := pairs - len(sides[0].dirs); {
 		case missing > tries-1-n:
-			t.Skipf("the machine is too busy for mock engines that keep time: in %d of %d pairs of runs they did", pairs-missing, n+1)
+			t.Skipf("the machine is too busy for mock engines that keep time: in %d of %d pairs of runs they did",
+				pairs-missing, n+1)
 		case missing > 0:
 			continue
 		}
@@ -184,7 +190,8 @@ func (n *numbers) call(t *testing.T, program string, args ...string) (int, strin
 func (n *numbers) make(t *testing.T, dir string, more ...string) string {
 	t.Helper()
 	dir = filepath.Join(n.dir, dir)
-	args := append([]string{"--artifact-dir=" + dir, "--bin-dir=" + n.bin, "--response-plane=tcp", "--workers=16", "--processes=8", "--router=round-robin", "--concurrency=32", "--request-count=160", "--isl=16",
+	args := append([]string{"--artifact-dir=" + dir, "--bin-dir=" + n.bin, "--response-plane=tcp", "--workers=16",
+		"--processes=8", "--router=round-robin", "--concurrency=32", "--request-count=160", "--isl=16",
 		"--osl=32", "--inter-token-latency=20ms", "--steady-after=500ms"}, more...)
 	if code, out := n.call(t, n.cluster, args...); code != 0 {
 		t.Fatalf("cluster %q: exit code %d\n%s", args, code, out)
@@ -194,13 +201,15 @@ func (n *numbers) make(t *testing.T, dir string, more ...string) string {
 
 const allow = "--allow=client-limited,not steady"
 
-// TestNumbers makes whole clusters, 68 runs of about 7 s on a machine with nothing else to do, and holds the built analysis to what was put into them: the
-// same binary against itself is not resolved in 5 tries of 5 runs a side, 2 ms a token are, and unequal holders are refused. The sides take turns, A B B A and
-// so on: then neither a machine that gets slower nor one that alternates keeps them apart.
+// TestNumbers makes whole clusters, 68 runs of about 7 s on a machine with nothing else to do, and holds the built
+// analysis to what was put into them: the same binary against itself is not resolved in 5 tries of 5 runs a side, 2 ms
+// a token are, and unequal holders are refused. The sides take turns, A B B A and so on: then neither a machine that
+// gets slower nor one that alternates keeps them apart.
 //
-// Five runs a side of the same thing have ranges of one metric that do not overlap in 1 of 126 comparisons: 5 tries of 7 metrics would see that in up to 28% of
-// the calls, if the metrics had nothing to do with one another and all varied by more than 3%; most do not. What is resolved is said, and the try made once more:
-// chance does not take the same metric twice, a bias does.
+// Five runs a side of the same thing have ranges of one metric that do not overlap in 1 of 126 comparisons: 5 tries of
+// 7 metrics would see that in up to 28% of the calls, if the metrics had nothing to do with one another and all varied
+// by more than 3%; most do not. What is resolved is said, and the try made once more: chance does not take the same
+// metric twice, a bias does.
 func TestNumbers(t *testing.T) {
 	if os.Getenv(long) == "" {
 		t.Skip("takes about 10 minutes: set " + long + "=1, and a -timeout to fit")
@@ -215,7 +224,8 @@ func TestNumbers(t *testing.T) {
 			if len(first) == 0 {
 				return
 			}
-			t.Logf("between a binary and itself these are resolved, which chance does in 1 of 18 tries at most: %q", first)
+			t.Logf("between a binary and itself these are resolved, which chance does in 1 of 18 tries at most: %q",
+				first)
 			for _, again := range n.same(t, name+"-again") {
 				if slices.Contains(first, again) {
 					t.Errorf("a difference between a binary and itself is resolved twice: %s", again)
@@ -232,7 +242,9 @@ func (n *numbers) holders(t *testing.T) {
 	dirs := map[int]string{}
 	args := []string{allow, "--out="}
 	for _, holders := range []int{0, 1, 2, 4} {
-		dirs[holders] = n.make(t, fmt.Sprintf("holders-%d", holders), "--response-plane=tcp,quic", fmt.Sprintf("--holders=%d", holders), "--concurrency=64", "--osl=8", "--inter-token-latency=100ms", "--hold-delay=4s")
+		dirs[holders] = n.make(t, fmt.Sprintf("holders-%d", holders), "--response-plane=tcp,quic",
+			fmt.Sprintf("--holders=%d", holders), "--concurrency=64", "--osl=8", "--inter-token-latency=100ms",
+			"--hold-delay=4s")
 		args = append(args, dirs[holders])
 	}
 	code, out := n.call(t, n.analysis, args...)
@@ -250,7 +262,8 @@ func (n *numbers) holders(t *testing.T) {
 	if strings.Contains(out, "on purpose, the rows show") || strings.Contains(out, "the workers' own metric") {
 		t.Error("the rows do not show what was made, or not what the workers measured")
 	}
-	code, out = n.call(t, n.analysis, "compare", allow, filepath.Join(dirs[1], "tcp-1"), "--", filepath.Join(dirs[2], "tcp-1"))
+	code, out = n.call(t, n.analysis, "compare", allow, filepath.Join(dirs[1], "tcp-1"), "--",
+		filepath.Join(dirs[2], "tcp-1"))
 	if code != 4 {
 		t.Errorf("1 holder against 2: exit code %d, expected 4\n%s", code, out)
 	}
@@ -268,12 +281,14 @@ func (n *numbers) twoMilliseconds(t *testing.T) {
 	code, out := n.call(t, n.analysis, "compare", allow, a, "--", b)
 	t.Log("\n" + out)
 	if busy := machineLimited(t, a, b); busy > 0 && !strings.Contains(out, "resolved: B is worse") {
-		t.Skipf("something else keeps the machine busy: in %d of %d runs, which use a small part of it, all cores were over 90%% busy", busy, len(turns))
+		t.Skipf("something else keeps the machine busy: in %d of %d runs, which use a small part of it, all cores "+
+			"were over 90%% busy", busy, len(turns))
 	}
 	if code != 0 || !strings.Contains(out, "resolved: B is worse") || strings.Contains(out, "Interleave them") {
 		t.Errorf("exit code %d", code)
 	}
-	c, err := analysis.Compare(t.Context(), []string{a}, []string{b}, analysis.Options{Allow: []string{report.MarkClientLimited, report.MarkNotSteady}})
+	c, err := analysis.Compare(t.Context(), []string{a}, []string{b},
+		analysis.Options{Allow: []string{report.MarkClientLimited, report.MarkNotSteady}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,11 +324,13 @@ func (n *numbers) same(t *testing.T, name string) (resolved []string) {
 	for i, side := range turns {
 		sides[side] = append(sides[side], filepath.Join(dir, fmt.Sprintf("tcp-%d", i+1)))
 	}
-	code, out := n.call(t, n.analysis, slices.Concat([]string{"compare", allow}, sides['A'], []string{"--"}, sides['B'])...)
+	code, out := n.call(t, n.analysis, slices.Concat([]string{"compare", allow}, sides['A'], []string{"--"},
+		sides['B'])...)
 	t.Logf("%d runs in %v\n%s", len(turns), time.Since(began).Round(time.Second), out)
 	five := strings.Count(out, "5 runs of A") == 1 && strings.Contains(out, "5 of B")
 	if busy := machineLimited(t, dir); code == 0 && !five && busy > 0 {
-		t.Skipf("something else keeps the machine busy, so that a worker that did not get its turn looks like a holder: in %d of %d runs all cores were over 90%% busy", busy, len(turns))
+		t.Skipf("something else keeps the machine busy, so that a worker that did not get its turn looks like a "+
+			"holder: in %d of %d runs all cores were over 90%% busy", busy, len(turns))
 	}
 	if code != 0 || !five || strings.Contains(out, "Interleave them") {
 		t.Errorf("exit code %d: not all runs were compared, or they did not take turns", code)

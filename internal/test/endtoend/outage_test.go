@@ -12,7 +12,8 @@ import (
 // leaseTTL is what the tests' workers ask for.
 const leaseTTL = 2 * time.Second
 
-// TestEtcdAway: no answer is cut and no request is turned away while etcd is away, and afterwards every worker is known again.
+// TestEtcdAway: no answer is cut and no request is turned away while etcd is away, and afterwards every worker is known
+// again.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -39,7 +40,8 @@ func TestEtcdAway(t *testing.T) {
 	}{
 		{"silent for 0.8 of the TTL", leaseTTL * 8 / 10, w.etcd.Pause, w.etcd.Resume},
 		{"silent for 3 times the TTL", 3 * leaseTTL, w.etcd.Pause, w.etcd.Resume},
-		{"dead for 3 times the TTL", 3 * leaseTTL, func() error { w.etcd.Kill(); return nil }, func() error { return w.etcd.Restart(context.Background()) }},
+		{"dead for 3 times the TTL", 3 * leaseTTL, func() error { w.etcd.Kill(); return nil },
+			func() error { return w.etcd.Restart(context.Background()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// The held answers begin before and end after: they last as long as the outage and 3 s.
@@ -80,7 +82,8 @@ func TestEtcdAway(t *testing.T) {
 	f.quiet(t)
 }
 
-// TestNATSRestarts: open answers do not care, new requests fail at once and typed while it is away, and flow again when it is back.
+// TestNATSRestarts: open answers do not care, new requests fail at once and typed while it is away, and flow again when
+// it is back.
 func TestNATSRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

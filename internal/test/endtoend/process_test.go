@@ -27,7 +27,8 @@ const patience = time.Minute
 
 // programs are built once, from this checkout.
 var programs = sync.OnceValues(func() (cluster.Programs, error) {
-	return cluster.BuildPrograms(context.Background(), false, func(s string) { fmt.Fprintln(os.Stderr, "endtoend: "+s) })
+	return cluster.BuildPrograms(context.Background(), false,
+		func(s string) { fmt.Fprintln(os.Stderr, "endtoend: "+s) })
 })
 
 // process is a child. It dies with the test, however that ends.

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// fixedPort finds a port that is free, with the one after it, for TCP and UDP, and keeps it for the test. Between the search and the worker's
-// start, and while the worker is dead, nobody listens there: so it is of 19100 to 19999, where no other test of this repository and no kernel
-// looks for ports, and each pair has a name that one test at a time holds, in whatever process it runs.
+// fixedPort finds a port that is free, with the one after it, for TCP and UDP, and keeps it for the test. Between the
+// search and the worker's start, and while the worker is dead, nobody listens there: so it is of 19100 to 19999, where
+// no other test of this repository and no kernel looks for ports, and each pair has a name that one test at a time
+// holds, in whatever process it runs.
 func fixedPort(t *testing.T) int {
 	t.Helper()
 	free := func(port int) bool {
@@ -44,8 +45,9 @@ func fixedPort(t *testing.T) int {
 	return 0
 }
 
-// TestRestartOnTheSamePort: a worker process is killed under load and started again at the same address. Its new life is another
-// node, and gets requests as soon as its record is there. The target is 2 s; a busy machine gets ten times that.
+// TestRestartOnTheSamePort: a worker process is killed under load and started again at the same address. Its new life
+// is another node, and gets requests as soon as its record is there. The target is 2 s; a busy machine gets ten times
+// that.
 func TestRestartOnTheSamePort(t *testing.T) {
 	t.Parallel()
 	for _, plane := range []string{"tcp", "tls", "quic"} {
@@ -53,7 +55,8 @@ func TestRestartOnTheSamePort(t *testing.T) {
 			w := newWorld(t)
 			bind := net.JoinHostPort("127.0.0.1", strconv.Itoa(fixedPort(t)))
 			begin := func() *worker {
-				return w.startWorker(t, "victim", 2, "--response-plane="+plane, "--bind-addr="+bind, "--server-endpoints=2", "--time-to-first-token=100ms")
+				return w.startWorker(t, "victim", 2, "--response-plane="+plane, "--bind-addr="+bind,
+					"--server-endpoints=2", "--time-to-first-token=100ms")
 			}
 			stable := w.startWorker(t, "stable", 2, "--response-plane="+plane, "--time-to-first-token=100ms").ready(t)
 			victim := begin().ready(t)

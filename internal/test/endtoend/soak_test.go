@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// soakFor is how long the mixed traffic goes on; LANEWAY_SOAK=5m makes it longer, and checks what needs a quiet minute afterwards.
+// soakFor is how long the mixed traffic goes on; LANEWAY_SOAK=5m makes it longer, and checks what needs a quiet minute
+// afterwards.
 func soakFor(t *testing.T) (d time.Duration, long bool) {
 	s := os.Getenv("LANEWAY_SOAK")
 	if s == "" {
@@ -36,8 +37,9 @@ func soakPlane() string {
 	return "quic"
 }
 
-// TestSoak: workers come, leave and are killed under clients of every kind: that read all, that leave, that are slow, that read nothing any
-// more, that ask for nonsense. Afterwards every request is accounted for, and what a process holds is back at what it was before.
+// TestSoak: workers come, leave and are killed under clients of every kind: that read all, that leave, that are slow,
+// that read nothing any more, that ask for nonsense. Afterwards every request is accounted for, and what a process
+// holds is back at what it was before.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	const churners = 3
@@ -56,7 +58,8 @@ func TestSoak(t *testing.T) {
 		w.startWorker(t, "big", 2, plane, "--model=big", "--token-bytes=4096", "--inter-token-latency=2ms"),
 	}
 	starting := func(i int) *worker {
-		return w.startWorker(t, fmt.Sprintf("churn-%d", i), 8, plane, "--inter-token-latency=5ms", "--drain-grace=200ms", "--drain-timeout=1s")
+		return w.startWorker(t, fmt.Sprintf("churn-%d", i), 8, plane, "--inter-token-latency=5ms",
+			"--drain-grace=200ms", "--drain-timeout=1s")
 	}
 	churning := make([]*worker, churners)
 	for i := range churning {
@@ -66,7 +69,8 @@ func TestSoak(t *testing.T) {
 		k.ready(t)
 	}
 	const workers = 2*16 + 2 + churners*8
-	f := w.startFrontend(t, plane, writeTimeout, "--first-token-timeout=5s", "--inactivity-timeout=10s", "--sse-keepalive=100ms").serving(t)
+	f := w.startFrontend(t, plane, writeTimeout, "--first-token-timeout=5s", "--inactivity-timeout=10s",
+		"--sse-keepalive=100ms").serving(t)
 	f.sees(t, workers)
 
 	s := newSoak(t, f)
@@ -120,7 +124,8 @@ func TestSoak(t *testing.T) {
 	}
 	f.sees(t, workers)
 	s.rest(t, stable)
-	t.Logf("%v over %s: %.0f events a second; %d kills, %d orderly ends; clients: %v", took.Round(time.Second), soakPlane(), (f.records(t)-made)/took.Seconds(), kills, leaves, s.seen)
+	t.Logf("%v over %s: %.0f events a second; %d kills, %d orderly ends; clients: %v", took.Round(time.Second),
+		soakPlane(), (f.records(t)-made)/took.Seconds(), kills, leaves, s.seen)
 	s.accounts(t)
 	if kills == 0 && leaves == 0 || s.seen["complete"] == 0 || s.seen["left"] == 0 || s.seen["stalled"] == 0 {
 		t.Errorf("too little happened: %v", s.seen)
@@ -187,7 +192,9 @@ func (s *soak) rest(t *testing.T, stable []*worker) {
 	}
 	eventually(t, "frontend without clients", func() bool {
 		m := s.f.w.metrics(t, s.f.admin)
-		return m["laneway_frontend_open_connections"] == 0 && m[`laneway_frontend_inflight_requests{model="mock"}`] == 0 && m[`laneway_frontend_inflight_requests{model="big"}`] == 0
+		return m["laneway_frontend_open_connections"] == 0 &&
+			m[`laneway_frontend_inflight_requests{model="mock"}`] == 0 &&
+			m[`laneway_frontend_inflight_requests{model="big"}`] == 0
 	})
 }
 
@@ -215,7 +222,8 @@ func (s *soak) accounts(t *testing.T) {
 	if started != ended {
 		t.Errorf("%v requests started, %v have ended", started, ended)
 	}
-	// Of those that left, some had ended otherwise before, and some had not even come. One that was cut counts as left, and as slow.
+	// Of those that left, some had ended otherwise before, and some had not even come. One that was cut counts as left,
+	// and as slow.
 	left, stalled, cut := float64(s.seen["left"]), float64(s.seen["stalled"]), float64(s.seen["cut"])
 	left += cut
 	if started > float64(sent) || started < float64(sent)-left {

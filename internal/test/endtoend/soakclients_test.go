@@ -98,11 +98,13 @@ func (s *soak) one(r *rand.Rand) {
 }
 
 func request(model string, tokens int, stream bool) string {
-	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a b"}],"max_tokens":%d,"stream":%t}`, model, tokens, stream)
+	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"a b"}],"max_tokens":%d,"stream":%t}`, model,
+		tokens, stream)
 }
 
 func (s *soak) unary(f *frontend, model string, tokens int) {
-	resp, err := f.w.client.Post(f.http+"/v1/chat/completions", "application/json", strings.NewReader(request(model, tokens, false)))
+	resp, err := f.w.client.Post(f.http+"/v1/chat/completions", "application/json",
+		strings.NewReader(request(model, tokens, false)))
 	if err != nil {
 		s.cut(err)
 		return
@@ -142,7 +144,8 @@ func (s *soak) leave(f *frontend, lines int, after time.Duration) {
 		defer time.AfterFunc(after, cancel).Stop()
 	}
 	s.note("left")
-	r, err := http.NewRequestWithContext(ctx, "POST", f.http+"/v1/chat/completions", strings.NewReader(request("mock", 400, true)))
+	r, err := http.NewRequestWithContext(ctx, "POST", f.http+"/v1/chat/completions",
+		strings.NewReader(request("mock", 400, true)))
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -179,7 +182,9 @@ func (s *soak) raw(id string, tokens int) net.Conn {
 	}
 	_ = c.(*net.TCPConn).SetReadBuffer(8 << 10)
 	body := request("big", tokens, true)
-	if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body); err != nil {
+	if _, err := fmt.Fprintf(c,
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: %s\r\nConnection: close\r\nContent-Length: "+
+			"%d\r\n\r\n%s", id, len(body), body); err != nil {
 		s.t.Error(err)
 	}
 	return c
@@ -203,7 +208,8 @@ func (s *soak) slow(tokens int) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	switch text := all.Bytes(); {
-	case bytes.Contains(text, []byte("data: [DONE]\n\n")) && !bytes.Contains(text, []byte(`"error":`)) && bytes.Contains(text, []byte(`"finish_reason":"length"`)):
+	case bytes.Contains(text, []byte("data: [DONE]\n\n")) && !bytes.Contains(text, []byte(`"error":`)) &&
+		bytes.Contains(text, []byte(`"finish_reason":"length"`)):
 		s.note("complete")
 	default:
 		s.cut(fmt.Sprintf("a slow client got %d bytes, the last: %q", len(text), text[max(0, len(text)-300):]))
@@ -246,8 +252,8 @@ func (f *frontend) state(id string) string {
 	return v.State
 }
 
-// cut is a client that did not get what was sent to it before the write timeout, though it would have read it: this process did not come to
-// it. It is no fault of the frontend's, which must count it as slow.
+// cut is a client that did not get what was sent to it before the write timeout, though it would have read it: this
+// process did not come to it. It is no fault of the frontend's, which must count it as slow.
 func (s *soak) cut(err any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

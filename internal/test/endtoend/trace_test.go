@@ -75,8 +75,8 @@ func (c *collected) of(trace string) map[string]span {
 	return out
 }
 
-// TestOneTraceOverBothProcesses: a request that brings a trace context has its spans in that trace, those of its worker included, which is
-// another process behind NATS.
+// TestOneTraceOverBothProcesses: a request that brings a trace context has its spans in that trace, those of its worker
+// included, which is another process behind NATS.
 func TestOneTraceOverBothProcesses(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20") // ms; of the child processes
 	w, c := newWorld(t), newCollector(t)
@@ -87,7 +87,8 @@ func TestOneTraceOverBothProcesses(t *testing.T) {
 	const parent = "b7ad6b7169203331"
 	ask := func(trace, flags, params string) string {
 		t.Helper()
-		r, err := http.NewRequest("POST", f.http+"/v1/chat/completions", strings.NewReader(`{"model":"mock","messages":[{"role":"user","content":"x"}],"stream":true,`+params+`}`))
+		r, err := http.NewRequest("POST", f.http+"/v1/chat/completions",
+			strings.NewReader(`{"model":"mock","messages":[{"role":"user","content":"x"}],"stream":true,`+params+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,8 @@ func TestOneTraceOverBothProcesses(t *testing.T) {
 		}
 		return string(b)
 	}
-	const whole, left, unwanted = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
+	const whole, left, unwanted = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c",
+		"2af7651916cd43dd8448eb211c80319c"
 	if body := ask(unwanted, "00", `"max_tokens":3`); !strings.HasSuffix(body, "data: [DONE]\n\n") {
 		t.Errorf("%s", body)
 	}
@@ -132,12 +134,14 @@ func TestOneTraceOverBothProcesses(t *testing.T) {
 			case "generate":
 				service, above = "laneway-mockworker", spans["deliver"].SpanId
 			}
-			if s.service != service || string(s.ParentSpanId) != string(above) || s.EndTimeUnixNano < s.StartTimeUnixNano {
+			if s.service != service || string(s.ParentSpanId) != string(above) ||
+				s.EndTimeUnixNano < s.StartTimeUnixNano {
 				t.Errorf("%s: of %s, below %x, want %s, below %x", name, s.service, s.ParentSpanId, service, above)
 			}
 			bad := trace == left && (name == root || name == "stream" || name == "generate")
 			if got := s.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR; got != bad {
-				t.Errorf("trace %s: %s is marked as failed: %v, want %v (%s)", trace, name, got, bad, s.Status.GetMessage())
+				t.Errorf("trace %s: %s is marked as failed: %v, want %v (%s)", trace, name, got, bad,
+					s.Status.GetMessage())
 			}
 		}
 		if len(spans["generate"].Events) != 1 || spans["generate"].Events[0].Name != "first token" {

@@ -26,7 +26,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{etcd: devtest.Etcd(t), nats: devtest.NATS(t), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
+	w := &world{etcd: devtest.Etcd(t), nats: devtest.NATS(t),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	return w
 }
@@ -50,7 +51,8 @@ func (w *world) startWorker(t *testing.T, name string, n int, more ...string) *w
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"--num-workers=" + strconv.Itoa(n), "--bind-addr=127.0.0.1:0", "--server-endpoints=1", "--lease-ttl=2s", "--drain-grace=500ms",
+	args := append([]string{"--num-workers=" + strconv.Itoa(n), "--bind-addr=127.0.0.1:0", "--server-endpoints=1",
+		"--lease-ttl=2s", "--drain-grace=500ms",
 		"--inter-token-latency=50ms", "--time-to-first-token=10ms"}, more...)
 	return &worker{process: start(t, name, pr.Worker, w.args(name, args)...), w: w}
 }
@@ -75,7 +77,8 @@ func (w *world) startFrontend(t *testing.T, more ...string) *frontend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"--http-addr=127.0.0.1:0", "--first-token-timeout=10s", "--inactivity-timeout=20s"}, more...)
+	args := append([]string{"--http-addr=127.0.0.1:0", "--first-token-timeout=10s", "--inactivity-timeout=20s"},
+		more...)
 	return &frontend{process: start(t, "frontend", pr.Frontend, w.args("frontend", args)...), w: w}
 }
 
@@ -141,7 +144,8 @@ func (f *frontend) quiet(t *testing.T) {
 				return false
 			}
 		}
-		return v.Open == 0 && v.Stats.OpenStreams == 0 && v.Stats.ClosingSlots == 0 && v.Stats.CommittedBytes == 0 && v.Stats.BufferedBytes == 0
+		return v.Open == 0 && v.Stats.OpenStreams == 0 && v.Stats.ClosingSlots == 0 && v.Stats.CommittedBytes == 0 &&
+			v.Stats.BufferedBytes == 0
 	})
 	t.Logf("nothing pending at the frontend after %v", took)
 }

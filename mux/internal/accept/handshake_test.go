@@ -24,28 +24,42 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 		code wire.GoAwayCode
 		says string
 	}{
-		{"garbage", func(*wire.HelloBody) []byte { return []byte("GET / HTTP/1.1\r\nHost: worker\r\n\r\n") }, wire.AwayProtocol, "before HELLO"},
-		{"TLS", func(*wire.HelloBody) []byte { return []byte{22, 3, 1, 2, 0, 1, 0, 1} }, wire.AwayProtocol, "a record of TLS"},
-		{"a record before HELLO", func(*wire.HelloBody) []byte { return wire.AppendPing(nil, wire.Ping, 1, 0) }, wire.AwayProtocol, "PING"},
-		{"too long", func(*wire.HelloBody) []byte { return header(wire.Hello, wire.MaxControl+1) }, wire.AwayProtocol, "2049 bytes"},
-		{"too short", func(*wire.HelloBody) []byte { return append(header(wire.Hello, 20), make([]byte, 20)...) }, wire.AwayProtocol, "20 bytes"},
+		{"garbage", func(*wire.HelloBody) []byte { return []byte("GET / HTTP/1.1\r\nHost: worker\r\n\r\n") },
+			wire.AwayProtocol, "before HELLO"},
+		{"TLS", func(*wire.HelloBody) []byte { return []byte{22, 3, 1, 2, 0, 1, 0, 1} }, wire.AwayProtocol,
+			"a record of TLS"},
+		{"a record before HELLO", func(*wire.HelloBody) []byte { return wire.AppendPing(nil, wire.Ping, 1, 0) },
+			wire.AwayProtocol, "PING"},
+		{"too long", func(*wire.HelloBody) []byte { return header(wire.Hello, wire.MaxControl+1) }, wire.AwayProtocol,
+			"2049 bytes"},
+		{"too short", func(*wire.HelloBody) []byte { return append(header(wire.Hello, 20), make([]byte, 20)...) },
+			wire.AwayProtocol, "20 bytes"},
 		{"another magic", func(h *wire.HelloBody) []byte {
 			b := wire.AppendHello(nil, h)
 			b[wire.HeaderSize] ^= 1
 			return b
 		}, wire.AwayProtocol, "does not speak this protocol"},
-		{"versions that are no range", func(h *wire.HelloBody) []byte { h.Lowest, h.Highest = 3, 2; return nil }, wire.AwayProtocol, "3 to 2"},
-		{"later versions", func(h *wire.HelloBody) []byte { h.Lowest, h.Highest = 7, 9; return nil }, wire.AwayVersion, "7 to 9"},
+		{"versions that are no range", func(h *wire.HelloBody) []byte { h.Lowest, h.Highest = 3, 2; return nil },
+			wire.AwayProtocol, "3 to 2"},
+		{"later versions", func(h *wire.HelloBody) []byte { h.Lowest, h.Highest = 7, 9; return nil }, wire.AwayVersion,
+			"7 to 9"},
 		{"no lane", func(h *wire.HelloBody) []byte { h.Lane = 2; return nil }, wire.AwayProtocol, "lane 2 of 2"},
-		{"a lane that the link has not", func(h *wire.HelloBody) []byte { h.Lane, h.Lanes = 2, 3; return nil }, wire.AwayLimit, "which has 2"},
-		{"unknown link", func(h *wire.HelloBody) []byte { h.Link = 99; return nil }, wire.AwayUnknownLink, "unknown link 99"},
-		{"a wrong own secret", func(h *wire.HelloBody) []byte { h.OwnSecret[3]++; return nil }, wire.AwayUnknownLink, "unknown link 1"},
-		{"a wrong peer's secret", func(h *wire.HelloBody) []byte { h.PeerSecret[3]++; return nil }, wire.AwayUnknownLink, "unknown link 1"},
-		{"no peer's secret", func(h *wire.HelloBody) []byte { h.PeerSecret = [16]byte{}; return nil }, wire.AwayUnknownLink, "secrets must be named"},
-		{"another node's name", func(h *wire.HelloBody) []byte { h.Node[5] = 9; return nil }, wire.AwayUnknownLink, "unknown link"},
+		{"a lane that the link has not", func(h *wire.HelloBody) []byte { h.Lane, h.Lanes = 2, 3; return nil },
+			wire.AwayLimit, "which has 2"},
+		{"unknown link", func(h *wire.HelloBody) []byte { h.Link = 99; return nil }, wire.AwayUnknownLink,
+			"unknown link 99"},
+		{"a wrong own secret", func(h *wire.HelloBody) []byte { h.OwnSecret[3]++; return nil }, wire.AwayUnknownLink,
+			"unknown link 1"},
+		{"a wrong peer's secret", func(h *wire.HelloBody) []byte { h.PeerSecret[3]++; return nil },
+			wire.AwayUnknownLink, "unknown link 1"},
+		{"no peer's secret", func(h *wire.HelloBody) []byte { h.PeerSecret = [16]byte{}; return nil },
+			wire.AwayUnknownLink, "secrets must be named"},
+		{"another node's name", func(h *wire.HelloBody) []byte { h.Node[5] = 9; return nil }, wire.AwayUnknownLink,
+			"unknown link"},
 		{"a serial twice", func(h *wire.HelloBody) []byte { h.Serial = 2; return nil }, wire.AwayLimit, "serial 2"},
 		{"a lower serial", func(h *wire.HelloBody) []byte { h.Serial = 1; return nil }, wire.AwayLimit, "serial 1"},
-		{"one link too many", func(h *wire.HelloBody) []byte { h.Link, h.PeerSecret = 5, [16]byte{}; return nil }, wire.AwayLimit, "1 links"},
+		{"one link too many", func(h *wire.HelloBody) []byte { h.Link, h.PeerSecret = 5, [16]byte{}; return nil },
+			wire.AwayLimit, "1 links"},
 		{"a new link that has received", func(h *wire.HelloBody) []byte {
 			h.Link, h.PeerSecret, h.Received = 5, [16]byte{}, 1
 			return nil
@@ -97,7 +111,8 @@ func TestAnswer(t *testing.T) {
 	p := r.dial(t).up(t, h)
 	k := r.link(t).link
 	own, theirs := k.Secrets()
-	want := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: workerID, Link: 1, Lane: 1, Lanes: 3, MaxStreams: 65536,
+	want := wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: workerID, Link: 1, Lane: 1,
+		Lanes: 3, MaxStreams: 65536,
 		Serial: 77, Log: cfg.Log, Resume: cfg.Resume, Pings: pings, OwnSecret: own, PeerSecret: h.OwnSecret}
 	if p.worker != want {
 		t.Errorf("the answer is\n%+v, expected\n%+v", p.worker, want)
@@ -178,7 +193,8 @@ func TestLinkWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%d lanes are up", st.Up)
 		}
 		time.Sleep(15 * time.Second)
-		took(t, "forgotten", s.ended(t).at.Sub(begun), 30*time.Second+handshakeTimeout, 30*time.Second+handshakeTimeout+second)
+		took(t, "forgotten", s.ended(t).at.Sub(begun), 30*time.Second+handshakeTimeout, 30*time.Second+handshakeTimeout+
+			second)
 	})
 }
 

@@ -115,8 +115,12 @@ func TestHolds(t *testing.T) {
 func TestLossInTurn(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *rig, *Lane){
 		"nothing": func(*testing.T, *rig, *Lane) {}, "a stream": func(_ *testing.T, _ *rig, l *Lane) { l.Touch() },
-		"a connection":       func(_ *testing.T, _ *rig, l *Lane) { l.down.Store(0) },
-		"the link has ended": func(_ *testing.T, _ *rig, l *Lane) { go l.link.end(ending{why: "bye"}); l.link.finish() },
+		"a connection": func(_ *testing.T, _ *rig, l *Lane) { l.down.Store(0) },
+		"the link has ended": func(_ *testing.T, _ *rig,
+			l *Lane) {
+			go l.link.end(ending{why: "bye"})
+			l.link.finish()
+		},
 	} {
 		inFakeTime(t, name, func(t *testing.T) {
 			r := newRig(t, config(), memory.Config{})
@@ -178,7 +182,8 @@ func TestDrain(t *testing.T) {
 		first := func(p *peer) {
 			t.Helper()
 			h, body, err := p.read()
-			if code, text, _ := wire.ParseGoAway(body); err != nil || h.Kind != wire.GoAway || code != wire.AwayDraining || text != "the worker drains" {
+			if code, text, _ := wire.ParseGoAway(body); err != nil || h.Kind != wire.GoAway ||
+				code != wire.AwayDraining || text != "the worker drains" {
 				t.Errorf("first came %s (%s %q), %v", h.Kind, code, text, err)
 			}
 		}

@@ -101,7 +101,8 @@ func TestPlacesOfKnownAddresses(t *testing.T) {
 // Whoever does not read the answer to a HELLO has no place that another one needs either.
 func TestPlacesOfThoseWhoDoNotRead(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
-		r := newRig(t, config(), memory.Config{Backlog: 4096, Buffer: 140}) // the answer, less 4 bytes of what waits before it
+		// the answer, less 4 bytes of what waits before it
+		r := newRig(t, config(), memory.Config{Backlog: 4096, Buffer: 140})
 		for i := range maxStrangers {
 			h := hello(uint64(100 + i))
 			r.dialFrom(t, ip(byte(10+i))).send(t, wire.AppendHello(nil, &h))
@@ -177,7 +178,8 @@ func TestShareOfLinks(t *testing.T) {
 			return transport.ConnInfo{Plane: "tls", Remote: ip(byte(i)), Peer: transport.NodeID{1}, Proven: true}
 		}, 16},
 		{"many of both", func(i int) transport.ConnInfo {
-			return transport.ConnInfo{Plane: "tls", Remote: ip(byte(i)), Peer: transport.NodeID{byte(i), 1}, Proven: true}
+			return transport.ConnInfo{Plane: "tls", Remote: ip(byte(i)), Peer: transport.NodeID{byte(i), 1},
+				Proven: true}
 		}, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,7 +190,8 @@ func TestShareOfLinks(t *testing.T) {
 			if n := r.Stats().Refused["limit"]; n != uint64(100-c.want) {
 				t.Errorf("%d were refused by limit", n)
 			}
-			p := r.dialAs(t, transport.ConnInfo{Plane: "tls", Remote: ip(222), Peer: frontID, Proven: true}).up(t, hello(1))
+			p := r.dialAs(t, transport.ConnInfo{Plane: "tls", Remote: ip(222), Peer: frontID, Proven: true}).up(t,
+				hello(1))
 			p.send(t, wire.AppendGoAway(nil, wire.AwayClosing, ""))
 		})
 	}
@@ -351,7 +354,8 @@ func TestUnfinishedHandshakesOnSockets(t *testing.T) {
 }
 
 func v6(i int) net.Addr {
-	return &net.UDPAddr{IP: net.IP{0x20, 1, 0xd, 0xb8, byte(i >> 16), byte(i >> 8), byte(i), 0, 1, 2, 3, 4, 5, 6, 7, byte(i)}, Port: 1}
+	return &net.UDPAddr{IP: net.IP{0x20, 1, 0xd, 0xb8, byte(i >> 16), byte(i >> 8), byte(i), 0, 1, 2, 3, 4, 5, 6, 7,
+		byte(i)}, Port: 1}
 }
 
 func socket(t testing.TB, plane string) (id transport.NodeID, tr transport.Transport) {

@@ -29,7 +29,8 @@ const guard = time.Minute
 var (
 	frontID  = transport.NodeID{0xf}
 	workerID = transport.NodeID{0x3}
-	pings    = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second, ActiveSilence: 3 * time.Second}
+	pings    = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second,
+		ActiveSilence: 3 * time.Second}
 )
 
 func ip(last byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, last), Port: 4000} }
@@ -55,7 +56,8 @@ type rig struct {
 func config() Config {
 	begun := time.Now()
 	now := func() int64 { return int64(time.Since(begun)) + 1 }
-	return Config{ID: workerID, MaxStreams: 65536, MaxLinks: 1024, Log: 4 << 20, Resume: 10 * time.Second, Pings: pings, Now: now,
+	return Config{ID: workerID, MaxStreams: 65536, MaxLinks: 1024, Log: 4 << 20, Resume: 10 * time.Second, Pings: pings,
+		Now:  now,
 		Pipe: pipe.Config{LogLimit: 4 << 20, Now: now, Budget: pipe.NewBudget(1 << 30), Stats: new(pipe.Stats)}}
 }
 
@@ -350,8 +352,9 @@ func (r *rig) dialFrom(t testing.TB, addr net.Addr) *peer {
 
 // hello is the HELLO of a link's first connection.
 func hello(number uint64) wire.HelloBody {
-	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: frontID, Link: number, Lanes: 2, MaxStreams: 9,
-		Serial: 1, Log: 1 << 20, Resume: 10 * time.Second, Pings: pings, OwnSecret: [16]byte{1, byte(number)}}
+	return wire.HelloBody{Lowest: wire.MinVersion, Highest: wire.MaxVersion, Node: frontID, Link: number, Lanes: 2,
+		MaxStreams: 9,
+		Serial:     1, Log: 1 << 20, Resume: 10 * time.Second, Pings: pings, OwnSecret: [16]byte{1, byte(number)}}
 }
 
 // next is the HELLO of a further connection of the link that p is of.

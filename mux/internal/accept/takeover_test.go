@@ -75,7 +75,8 @@ func TestTakeover(t *testing.T) {
 			q.send(t, consumed)
 			wait(t, "what was sent then", func() bool { return l.Pipe().Received() == uint64(3*len(consumed)) })
 			past := l.Connections()
-			if len(past) != 2 || past[0].To == 0 || past[1].To != 0 || past[1].Serial != 2 || past[1].From < past[0].To || !l.Up() ||
+			if len(past) != 2 || past[0].To == 0 || past[1].To != 0 || past[1].Serial != 2 ||
+				past[1].From < past[0].To || !l.Up() ||
 				l.Plane() != "memory" {
 				t.Errorf("connections %+v, up %v on %q", past, l.Up(), l.Plane())
 			}
@@ -249,7 +250,8 @@ func TestAwayOfTheFrontend(t *testing.T) {
 		ends, protocol bool
 	}{
 		{wire.AwayClosing, true, false}, {wire.AwayUnknownLink, true, false}, {wire.AwayProtocol, true, true},
-		{wire.AwayDraining, false, false}, {wire.AwayLimit, false, false}, {wire.AwayVersion, false, false}, {wire.AwayIdentity, false, false},
+		{wire.AwayDraining, false, false}, {wire.AwayLimit, false, false}, {wire.AwayVersion, false, false},
+		{wire.AwayIdentity, false, false},
 	} {
 		t.Run(c.code.String(), func(t *testing.T) {
 			r := newRig(t, config(), memory.Config{})
@@ -268,7 +270,8 @@ func TestAwayOfTheFrontend(t *testing.T) {
 				wait(t, "the connection's end", func() bool { return !s.link.Lanes()[0].Up() })
 			}
 			other.send(t, consumed)
-			wait(t, "a record of the other lane", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.got[1] == 1 })
+			wait(t, "a record of the other lane",
+				func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.got[1] == 1 })
 			if !s.link.Lanes()[1].Up() || len(s.all()) > 0 || (c.code == wire.AwayDraining) != s.link.Lanes()[0].Up() {
 				t.Errorf("lanes up: %v, %v; told: %v", s.link.Lanes()[0].Up(), s.link.Lanes()[1].Up(), s.all())
 			}

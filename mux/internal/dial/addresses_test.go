@@ -23,9 +23,12 @@ func serving(t *testing.T, net *memory.Network, id transport.NodeID, address str
 func TestAddressesThatDisagree(t *testing.T) {
 	const bad, good = "bad:1", "good:1"
 	for name, fail := range map[string]func(t *testing.T, net *memory.Network){
-		"nobody listens":       func(*testing.T, *memory.Network) {},
-		"silence":              func(_ *testing.T, net *memory.Network) { net.Silence(bad) },
-		"another node answers": func(t *testing.T, net *memory.Network) { serving(t, net, transport.NodeID{0x77}, bad) },
+		"nobody listens": func(*testing.T, *memory.Network) {},
+		"silence":        func(_ *testing.T, net *memory.Network) { net.Silence(bad) },
+		"another node answers": func(t *testing.T,
+			net *memory.Network) {
+			serving(t, net, transport.NodeID{0x77}, bad)
+		},
 	} {
 		inFakeTime(t, name, func(t *testing.T) {
 			net := memory.NewNetwork(memory.Config{Proves: true})

@@ -50,7 +50,8 @@ func TestRedialBacksOff(t *testing.T) {
 // However many endpoints a node has, a lane dials no more than 20 of them in any second.
 func TestDialsASecond(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
-		d := &dialTimes{Transport: memory.NewNetwork(memory.Config{}).Transport(frontID), at: make(map[transport.NodeID][]time.Time)}
+		d := &dialTimes{Transport: memory.NewNetwork(memory.Config{}).Transport(frontID),
+			at: make(map[transport.NodeID][]time.Time)}
 		f := newFront(t, Config{}, d)
 		var many []string
 		for i := range 50 {
@@ -194,7 +195,8 @@ func (d *dialTimes) Dial(_ context.Context, req transport.DialRequest) (transpor
 func TestRedialsSpread(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
 		const nodes = 256
-		d := &dialTimes{Transport: memory.NewNetwork(memory.Config{}).Transport(frontID), at: make(map[transport.NodeID][]time.Time)}
+		d := &dialTimes{Transport: memory.NewNetwork(memory.Config{}).Transport(frontID),
+			at: make(map[transport.NodeID][]time.Time)}
 		f := newFront(t, Config{}, d)
 		begun := time.Now()
 		for i := range nodes {
@@ -213,7 +215,8 @@ func TestRedialsSpread(t *testing.T) {
 				}
 				most := min(backoffFirst<<min(i-1, 10), backoffMax)
 				if gap := at[i].Sub(at[i-1]); gap < most/2 || gap > most+10*time.Millisecond {
-					t.Fatalf("node %s: dial %d came %v after the one before, expected %v to %v", id, i, gap, most/2, most)
+					t.Fatalf("node %s: dial %d came %v after the one before, expected %v to %v", id, i, gap, most/2,
+						most)
 				}
 			}
 		}
@@ -406,7 +409,8 @@ func TestHostileWorkerOverSockets(t *testing.T) {
 				return false
 			})
 			waitFor(t, "six HELLOs", func() bool { return len(w.all()) >= 6 })
-			if d := w.all()[5].at.Sub(begun); d < 31*backoffFirst/2 { // five pauses, each of at least half of what it doubles to
+			// five pauses, each of at least half of what it doubles to
+			if d := w.all()[5].at.Sub(begun); d < 31*backoffFirst/2 {
 				t.Errorf("six HELLOs within %v", d)
 			}
 		})

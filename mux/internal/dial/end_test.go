@@ -87,7 +87,8 @@ func TestDraining(t *testing.T) {
 		p.w.all()[0].send(wire.AppendGoAway(nil, wire.AwayDraining, "soon"))
 		synctest.Wait()
 		_, err := p.Link(t.Context(), workerID)
-		if st := p.state(workerID); !errors.Is(err, ErrDraining) || !st.Draining || !st.Up || p.Up(workerID) || p.UpSoon(workerID) {
+		if st := p.state(workerID); !errors.Is(err, ErrDraining) || !st.Draining || !st.Up || p.Up(workerID) ||
+			p.UpSoon(workerID) {
 			t.Errorf("%v, %+v", err, st)
 		}
 		p.net.Cut(nil)
@@ -110,10 +111,16 @@ func TestNoProgressIsAFailure(t *testing.T) {
 		return false
 	}
 	for name, hostile := range map[string]func(c *workerConn) bool{
-		"closes":                 func(c *workerConn) bool { return answer(c, nil) },
-		"sends garbage":          func(c *workerConn) bool { return answer(c, []byte("garbage, and more of it")) },
-		"says protocol":          func(c *workerConn) bool { return answer(c, wire.AppendGoAway(nil, wire.AwayProtocol, "")) },
-		"says closing":           func(c *workerConn) bool { return answer(c, wire.AppendGoAway(nil, wire.AwayClosing, "")) },
+		"closes":        func(c *workerConn) bool { return answer(c, nil) },
+		"sends garbage": func(c *workerConn) bool { return answer(c, []byte("garbage, and more of it")) },
+		"says protocol": func(c *workerConn) bool {
+			return answer(c, wire.AppendGoAway(nil, wire.AwayProtocol,
+				""))
+		},
+		"says closing": func(c *workerConn) bool {
+			return answer(c, wire.AppendGoAway(nil, wire.AwayClosing,
+				""))
+		},
 		"closes before HELLO":    func(c *workerConn) bool { return false },
 		"says garbage, no HELLO": func(c *workerConn) bool { _, _ = c.conn.Write(make([]byte, 100)); return false },
 	} {
@@ -172,7 +179,8 @@ func TestIdentityIsKept(t *testing.T) {
 		proven := memory.NewNetwork(memory.Config{Plane: planeFast, Proves: true})
 		open := memory.NewNetwork(memory.Config{Plane: planeSafe})
 		w := newWorker(t, workerID)
-		fast, safe := w.listen(proven.Transport(workerID), "worker:0", 1), w.listen(open.Transport(workerID), "worker:0", 1)
+		fast, safe := w.listen(proven.Transport(workerID), "worker:0", 1), w.listen(open.Transport(workerID),
+			"worker:0", 1)
 		f := newFront(t, Config{}, proven.Transport(frontID), open.Transport(frontID))
 		add(t, f, Peer{ID: workerID, Planes: []PeerPlane{{planeFast, fast}, {planeSafe, safe}}})
 		awaitUp(t, f, workerID, guard)
@@ -190,7 +198,8 @@ func TestIdentityIsKept(t *testing.T) {
 		waitFor(t, "the lane", func() bool { return k.count("up 0") == 2 })
 		proven.Refuse(fast[0], syscall.ECONNREFUSED)
 		proven.Cut(nil)
-		waitFor(t, "the loss, as nothing of the proven plane is left", func() bool { return k.count("lost false every endpoint refused") == 1 })
+		waitFor(t, "the loss, as nothing of the proven plane is left",
+			func() bool { return k.count("lost false every endpoint refused") == 1 })
 		awaitUp(t, f, workerID, guard)
 		if f.last() == k || f.state(workerID).Plane != planeSafe {
 			t.Errorf("%+v", f.state(workerID))
@@ -214,17 +223,20 @@ func TestUnknownNodes(t *testing.T) {
 			t.Error("a node that nobody knows")
 		}
 		var none *NoPlaneError
-		if err := f.Add(Peer{ID: other, Planes: []PeerPlane{{"else", []string{"a:1"}}}}); !errors.As(err, &none) || !errors.As(f.state(other).Err, &none) {
+		if err := f.Add(Peer{ID: other, Planes: []PeerPlane{{"else", []string{"a:1"}}}}); !errors.As(err, &none) ||
+			!errors.As(f.state(other).Err, &none) {
 			t.Error(err)
 		}
 		var bad *NoAddressError
-		if err := f.Add(at(other, "0.0.0.0:1")); !errors.As(err, &bad) || len(f.States()) != 1 || f.Stats().AddressesRefused[transport.AddressUnspecified] != 1 {
+		if err := f.Add(at(other, "0.0.0.0:1")); !errors.As(err, &bad) || len(f.States()) != 1 ||
+			f.Stats().AddressesRefused[transport.AddressUnspecified] != 1 {
 			t.Errorf("%v, %+v", err, f.Stats())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		add(t, f, at(workerID, "gone:1"))
-		if err := f.Await(ctx, workerID); !errors.Is(err, ErrNoLink) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, syscall.ECONNREFUSED) {
+		if err := f.Await(ctx, workerID); !errors.Is(err, ErrNoLink) || !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, syscall.ECONNREFUSED) {
 			t.Error(err)
 		}
 		f.Close("")

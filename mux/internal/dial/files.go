@@ -22,7 +22,8 @@ type FileLimitError struct {
 
 func (e *FileLimitError) Error() string {
 	s := fmt.Sprintf("mux: no file descriptor for a lane: this process may open %d files (RLIMIT_NOFILE), of which "+
-		"lanes take at most %d so that requests still come in; %d lanes to %d nodes need a limit of at least %d: raise it "+
+		"lanes take at most %d so that requests still come in; %d lanes to %d nodes need a limit of at least %d: "+
+		"raise it "+
 		"(ulimit -n, LimitNOFILE), or set fewer Lanes", e.Limit, e.Share, e.Lanes, e.Nodes, e.Need)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()

@@ -15,7 +15,8 @@ import (
 
 func TestFileLimitError(t *testing.T) {
 	e := &FileLimitError{Limit: 256, Share: 192, Lanes: 512, Nodes: 512, Need: 688, Err: syscall.EMFILE}
-	for _, want := range []string{"256 files", "RLIMIT_NOFILE", "at most 192", "512 lanes to 512 nodes", "at least 688", "ulimit -n", "too many open files"} {
+	for _, want := range []string{"256 files", "RLIMIT_NOFILE", "at most 192", "512 lanes to 512 nodes", "at least 688",
+		"ulimit -n", "too many open files"} {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("%q does not say %q", e, want)
 		}
@@ -27,11 +28,14 @@ func TestFileLimitError(t *testing.T) {
 
 // What the error says to need is enough, and not much less is.
 func TestFileLimitNeed(t *testing.T) {
-	for _, c := range []struct{ nodes, lanes int }{{1, 1}, {3, 1}, {100, 1}, {512, 1}, {1, 2}, {7, 4}, {512, 4}, {64, 16}} {
+	for _, c := range []struct{ nodes, lanes int }{{1, 1}, {3, 1}, {100, 1}, {512, 1}, {1, 2}, {7, 4}, {512, 4},
+		{64, 16}} {
 		r := New(Config{Lanes: c.lanes}, nil, plain{})
 		for i := range c.nodes {
 			id := transport.NodeID{1, byte(i), byte(i >> 8)}
-			r.peers[id] = &peer{recv: r, id: id, known: addresses{usable: []Peer{{ID: id, Planes: []PeerPlane{{Plane: transport.PlaneTCP, Endpoints: []string{"h:1"}}}}}}}
+			r.peers[id] = &peer{recv: r, id: id,
+				known: addresses{usable: []Peer{{ID: id,
+					Planes: []PeerPlane{{Plane: transport.PlaneTCP, Endpoints: []string{"h:1"}}}}}}}
 		}
 		var e *FileLimitError
 		if !errors.As(r.fileLimit(nil), &e) || e.Nodes != c.nodes || e.Lanes != c.nodes*c.lanes {
@@ -41,7 +45,8 @@ func TestFileLimitNeed(t *testing.T) {
 			return share(limit, 0) >= int64(c.nodes) && (c.lanes == 1 || share(limit, 1) >= int64(c.nodes*c.lanes))
 		}
 		if !fits(e.Need) || e.Need > 16 && fits(e.Need-12) {
-			t.Errorf("%+v: need %d, with which it fits: %t, and with 12 less: %t", c, e.Need, fits(e.Need), fits(e.Need-12))
+			t.Errorf("%+v: need %d, with which it fits: %t, and with 12 less: %t", c, e.Need, fits(e.Need),
+				fits(e.Need-12))
 		}
 	}
 }
@@ -62,16 +67,19 @@ func TestFilesRunOut(t *testing.T) {
 		w := newWorker(t, workerID)
 		addresses := w.listen(net.Transport(workerID), "worker:0", 1)
 		log := &lines{}
-		f := newFront(t, Config{Lanes: 3, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
+		f := newFront(t,
+			Config{Lanes: 3, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
 			net.Transport(frontID))
 		f.files.taken.Store(share(limit, 0)) // by other nodes
 		add(t, f, Peer{ID: workerID, Planes: []PeerPlane{{transport.PlaneTCP, addresses}}})
 		time.Sleep(9 * time.Second)
 		var few *FileLimitError
-		if st := f.state(workerID); st.Up || !errors.As(st.Err, &few) || few.Lanes != 3 || few.Nodes != 1 || few.Limit != limit {
+		if st := f.state(workerID); st.Up || !errors.As(st.Err, &few) || few.Lanes != 3 || few.Nodes != 1 ||
+			few.Limit != limit {
 			t.Errorf("%+v", st)
 		}
-		if n := f.transports[0].Counters().Dials; n != 0 || log.count("need a limit of at least") != 1 || log.count("") != 1 {
+		if n := f.transports[0].Counters().Dials; n != 0 || log.count("need a limit of at least") != 1 ||
+			log.count("") != 1 {
 			t.Errorf("%d dials, %d lines of the log", n, log.count(""))
 		}
 		f.files.taken.Add(-1) // one is given back
@@ -100,7 +108,8 @@ func TestFilesRunOut(t *testing.T) {
 		add(t, f, Peer{ID: workerID, Planes: []PeerPlane{{transport.PlaneTCP, []string{"worker:1"}}}})
 		time.Sleep(time.Second)
 		var few *FileLimitError
-		if st := f.state(workerID); !errors.As(st.Err, &few) || !errors.Is(st.Err, syscall.EMFILE) || f.files.taken.Load() != 0 {
+		if st := f.state(workerID); !errors.As(st.Err, &few) || !errors.Is(st.Err, syscall.EMFILE) ||
+			f.files.taken.Load() != 0 {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -25,7 +25,8 @@ const (
 
 const tickEvery = 50 * time.Millisecond
 
-var ownPings = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second, ActiveSilence: 3 * time.Second}
+var ownPings = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second,
+	ActiveSilence: 3 * time.Second}
 
 // front is the frontend's side: Peers, their ticker, and streams that only take notes.
 type front struct {
@@ -73,7 +74,8 @@ func newFront(t testing.TB, cfg Config, transports ...transport.Transport) *fron
 	}
 	cfg.Log = 1 << 20
 	cfg.Now = func() int64 { return int64(time.Since(f.epoch)) + 1 }
-	cfg.Pipe = pipe.Config{FromWorker: true, LogLimit: cfg.Log, Now: cfg.Now, Budget: pipe.NewBudget(1 << 30), Stats: &f.pipes}
+	cfg.Pipe = pipe.Config{FromWorker: true, LogLimit: cfg.Log, Now: cfg.Now, Budget: pipe.NewBudget(1 << 30),
+		Stats: &f.pipes}
 	f.Peers = New(cfg, f, transports...)
 	f.wg.Go(f.tick)
 	t.Cleanup(func() {

@@ -14,10 +14,10 @@ const (
 	gateFor  = 500 * time.Millisecond
 )
 
-// gates are the places of a FrontendNode's dials in their first gateFor, by what a dial is for. A host that does not answer
-// keeps its place for all of gateFor, so 64 of them a second pass a gate. It does so once in the gate of the nodes that
-// are new; then its dials wait among those of other such hosts. They hold up no node that has just come, has another
-// address, or was there until now, for longer than about gateFor, and no open stream at all.
+// gates are the places of a FrontendNode's dials in their first gateFor, by what a dial is for. A host that does not
+// answer keeps its place for all of gateFor, so 64 of them a second pass a gate. It does so once in the gate of the
+// nodes that are new; then its dials wait among those of other such hosts. They hold up no node that has just come, has
+// another address, or was there until now, for longer than about gateFor, and no open stream at all.
 type gates struct {
 	begin *gate // of a link to a node of which nothing bad is known
 	slow  *gate // of a link to a node whose last dial came to nothing within gateFor

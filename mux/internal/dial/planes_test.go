@@ -28,7 +28,8 @@ type twoPlanes struct {
 func newTwoPlanes(t *testing.T, cfg Config, before func(*twoPlanes)) *twoPlanes {
 	t.Helper()
 	p := &twoPlanes{w: newWorker(t, workerID), addr: make(map[string][]string),
-		fast: memory.NewNetwork(memory.Config{Plane: planeFast}), safe: memory.NewNetwork(memory.Config{Plane: planeSafe})}
+		fast: memory.NewNetwork(memory.Config{Plane: planeFast}),
+		safe: memory.NewNetwork(memory.Config{Plane: planeSafe})}
 	for name, n := range map[string]*memory.Network{planeFast: p.fast, planeSafe: p.safe} {
 		p.addr[name] = p.w.listen(n.Transport(workerID), "worker:0", 2)
 	}
@@ -95,9 +96,10 @@ func TestPreferredPlaneIsTriedAgain(t *testing.T) {
 	for _, resume := range []time.Duration{0, -1} { // without resuming, too: a planned takeover is no death
 		inFakeTime(t, fmt.Sprintf("resume=%v", resume), func(t *testing.T) {
 			begun := time.Now()
-			p := newTwoPlanes(t, Config{Lanes: 3, PlaneLanes: map[string]int{planeSafe: 2}, Resume: resume}, func(p *twoPlanes) {
-				p.deny(planeFast, p.fast.Silence)
-			})
+			p := newTwoPlanes(t, Config{Lanes: 3, PlaneLanes: map[string]int{planeSafe: 2}, Resume: resume},
+				func(p *twoPlanes) {
+					p.deny(planeFast, p.fast.Silence)
+				})
 			took(t, "fell back", begun, fallbackAfter, fallbackAfter+100*time.Millisecond)
 			if p.lanesOn(planeSafe) != 2 || p.fallbacks() != "fast>safe timeout 1;" {
 				t.Errorf("%d lanes, fallbacks %s", p.lanesOn(planeSafe), p.fallbacks())
@@ -108,7 +110,8 @@ func TestPreferredPlaneIsTriedAgain(t *testing.T) {
 			p.carry(0)
 			time.Sleep(3 * preferAgain) // it is tried and fails, and nothing changes
 			p.carry(1)
-			if p.lanesOn(planeFast) != 0 || p.lanesOn(planeSafe) != 2 || p.fallbacks() != "fast>safe timeout 1;" || len(p.w.all()) != 2 {
+			if p.lanesOn(planeFast) != 0 || p.lanesOn(planeSafe) != 2 || p.fallbacks() != "fast>safe timeout 1;" ||
+				len(p.w.all()) != 2 {
 				t.Errorf("%d and %d lanes, fallbacks %s", p.lanesOn(planeFast), p.lanesOn(planeSafe), p.fallbacks())
 			}
 
@@ -123,7 +126,8 @@ func TestPreferredPlaneIsTriedAgain(t *testing.T) {
 			p.carry(0)
 			p.carry(1)
 			s := p.Stats()
-			if s.Takeovers[byPlan].Count != 2 || p.count("lane lost") != 0 || p.count("up") != 4 || p.link.Lanes()[1].Connections()[0].Plane != planeSafe {
+			if s.Takeovers[byPlan].Count != 2 || p.count("lane lost") != 0 || p.count("up") != 4 ||
+				p.link.Lanes()[1].Connections()[0].Plane != planeSafe {
 				t.Errorf("%+v; events: %s", s, p.testLink)
 			}
 			if d := p.pipes.Deaths.Snapshot(); d[pipe.DownClosed] != 2 || d[pipe.DownPeer] != 0 {
@@ -162,7 +166,8 @@ func TestPlannedTakeoverDialsFirst(t *testing.T) {
 		}
 		p.waitForFast(t)
 		p.carry(0)
-		if s := p.Stats(); s.Takeovers[byPlan].Count != 1 || s.Takeovers[byPlan].Time != time.Second || s.Takeovers[byPlan].Buckets[6] != 1 {
+		if s := p.Stats(); s.Takeovers[byPlan].Count != 1 || s.Takeovers[byPlan].Time != time.Second ||
+			s.Takeovers[byPlan].Buckets[6] != 1 {
 			t.Errorf("%+v", s.Takeovers)
 		}
 	})
@@ -189,7 +194,8 @@ func TestPlannedTakeoverDialsFirst(t *testing.T) {
 		p.w.set(func() { p.w.script = func(c *workerConn) bool { return c.conn.Info().Plane == planeSafe } })
 		p.deny(planeFast, p.fast.Allow)
 		time.Sleep(preferAgain + preferAgain/12 + 100*time.Millisecond)
-		if p.lanesOn(planeSafe) != 2 || p.count("up 0") != 2 || p.count("up 1") != 1 || p.state(workerID).Fallback == nil {
+		if p.lanesOn(planeSafe) != 2 || p.count("up 0") != 2 || p.count("up 1") != 1 ||
+			p.state(workerID).Fallback == nil {
 			t.Errorf("%d lanes; events: %s; %+v", p.lanesOn(planeSafe), p.testLink, p.state(workerID))
 		}
 		p.carry(0)
@@ -229,7 +235,8 @@ func TestLinkGoesOnOverAnotherPlane(t *testing.T) {
 		reason string
 		within time.Duration
 	}{
-		{"blocked", func(p *twoPlanes) { p.deny(planeFast, p.fast.Silence); p.fast.Stall() }, "timeout", 4500 * time.Millisecond},
+		{"blocked", func(p *twoPlanes) { p.deny(planeFast, p.fast.Silence); p.fast.Stall() }, "timeout",
+			4500 * time.Millisecond},
 		{"refused", func(p *twoPlanes) { p.deny(planeFast, refused(p.fast)); p.fast.Cut(nil) }, "refused", time.Second},
 		{"no more in the record", func(p *twoPlanes) {
 			if err := p.Add(p.peer(planeSafe)); err != nil {
@@ -252,7 +259,8 @@ func TestLinkGoesOnOverAnotherPlane(t *testing.T) {
 				want = ""
 			}
 			if p.lanesOn(planeSafe) != 2 || p.fallbacks() != want || p.Stats().Takeovers[byFallback].Count != 2 {
-				t.Errorf("%d lanes, fallbacks %q, expected %q; %+v", p.lanesOn(planeSafe), p.fallbacks(), want, p.Stats())
+				t.Errorf("%d lanes, fallbacks %q, expected %q; %+v", p.lanesOn(planeSafe), p.fallbacks(), want,
+					p.Stats())
 			}
 		})
 	}
@@ -309,7 +317,8 @@ func TestAwaitReturn(t *testing.T) {
 		begun = down(planeFast, planeSafe)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := p.AwaitReturn(short, workerID); !errors.Is(err, ErrNoLink) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := p.AwaitReturn(short, workerID); !errors.Is(err, ErrNoLink) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("who waits for a second is told: %v", err)
 		}
 		if err := p.AwaitReturn(t.Context(), workerID); !errors.Is(err, ErrNoLink) || p.UpSoon(workerID) {

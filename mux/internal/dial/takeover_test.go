@@ -23,7 +23,8 @@ func TestHellos(t *testing.T) {
 	inFakeTime(t, "", func(t *testing.T) {
 		p := newPair(t, Config{Lanes: 3}, memory.Config{}, nil)
 		own, peer := p.link.Secrets()
-		if p.link.MaxStreams() != 1000 || p.link.Peer() != workerID || p.link.Number() == 0 || own == peer || own == [16]byte{} {
+		if p.link.MaxStreams() != 1000 || p.link.Peer() != workerID || p.link.Number() == 0 || own == peer ||
+			own == [16]byte{} {
 			t.Errorf("link %d of %s, %d streams", p.link.Number(), p.link.Peer(), p.link.MaxStreams())
 		}
 		seen := make(map[uint16]bool)
@@ -33,16 +34,20 @@ func TestHellos(t *testing.T) {
 			if i == 0 {
 				want = [16]byte{}
 			}
-			if h.Lowest != wire.MinVersion || h.Highest != wire.MaxVersion || h.Node != [16]byte(frontID) || h.Link != p.link.Number() ||
-				h.Lanes != 3 || h.MaxStreams != 65536 || h.Received != 0 || h.Log != 1<<20 || h.Resume != 10*time.Second ||
-				h.Pings != ownPings || h.OwnSecret != own || h.PeerSecret != want || seen[h.Lane] || i == 0 && h.Lane != 0 {
+			if h.Lowest != wire.MinVersion || h.Highest != wire.MaxVersion || h.Node != [16]byte(frontID) ||
+				h.Link != p.link.Number() ||
+				h.Lanes != 3 || h.MaxStreams != 65536 || h.Received != 0 || h.Log != 1<<20 ||
+				h.Resume != 10*time.Second ||
+				h.Pings != ownPings || h.OwnSecret != own || h.PeerSecret != want || seen[h.Lane] || i == 0 &&
+				h.Lane != 0 {
 				t.Errorf("HELLO %d: %+v", i, h)
 			}
 			seen[h.Lane] = true
 		}
 		for i, l := range p.link.Lanes() {
 			c := l.Connections()
-			if !l.Up() || l.Plane() != transport.PlaneMemory || l.DownSince() != 0 || len(c) != 1 || c[0].To != 0 || c[0].Remote == "" || c[0].Serial == 0 {
+			if !l.Up() || l.Plane() != transport.PlaneMemory || l.DownSince() != 0 || len(c) != 1 || c[0].To != 0 ||
+				c[0].Remote == "" || c[0].Serial == 0 {
 				t.Errorf("lane %d: %+v", i, c)
 			}
 		}
@@ -62,7 +67,8 @@ func TestHellos(t *testing.T) {
 func TestStringsOutliveConnections(t *testing.T) {
 	for _, lanes := range []int{1, 4} {
 		inFakeTime(t, map[int]string{1: "one lane", 4: "four lanes"}[lanes], func(t *testing.T) {
-			p := newPair(t, Config{Lanes: lanes}, memory.Config{Latency: 3 * time.Millisecond, TryWrite: lanes == 1}, nil)
+			p := newPair(t, Config{Lanes: lanes}, memory.Config{Latency: 3 * time.Millisecond, TryWrite: lanes == 1},
+				nil)
 			for i := range 300 {
 				for lane := range lanes {
 					p.put(lane, uint64(i))
@@ -80,12 +86,14 @@ func TestStringsOutliveConnections(t *testing.T) {
 				t.Errorf("events: %s", p.testLink)
 			}
 			s := p.Stats()
-			if n := s.Takeovers[pipe.DownPeer].Count; n < 20 || s.Takeovers[pipe.DownPeer].Time == 0 || s.Down < s.Takeovers[pipe.DownPeer].Time {
+			if n := s.Takeovers[pipe.DownPeer].Count; n < 20 || s.Takeovers[pipe.DownPeer].Time == 0 ||
+				s.Down < s.Takeovers[pipe.DownPeer].Time {
 				t.Errorf("%+v", s)
 			}
 			for _, l := range p.link.Lanes() {
 				c := l.Connections()
-				if len(c) != maxHistory || c[0].To == 0 || c[0].To > c[1].From || c[7].To != 0 || c[0].Serial >= c[1].Serial {
+				if len(c) != maxHistory || c[0].To == 0 || c[0].To > c[1].From || c[7].To != 0 ||
+					c[0].Serial >= c[1].Serial {
 					t.Errorf("history %+v", c)
 				}
 			}
@@ -104,19 +112,22 @@ func TestFirstHelloIsRepeated(t *testing.T) {
 		},
 		"behind": func(c *workerConn) bool { // the worker has taken it, and the answer is lost
 			c.w.mu.Lock()
-			c.w.links[c.hello.Link] = &workerLink{front: c.hello.OwnSecret, own: [16]byte{9}, lanes: []*workerLane{{serial: c.hello.Serial}, {}}}
+			c.w.links[c.hello.Link] = &workerLink{front: c.hello.OwnSecret, own: [16]byte{9},
+				lanes: []*workerLane{{serial: c.hello.Serial}, {}}}
 			c.w.mu.Unlock()
 			return false
 		},
 	} {
 		inFakeTime(t, name, func(t *testing.T) {
-			p := newPair(t, Config{Lanes: 2}, memory.Config{}, func(c *workerConn) bool { return len(c.w.all()) > 3 || lose(c) })
+			p := newPair(t, Config{Lanes: 2}, memory.Config{},
+				func(c *workerConn) bool { return len(c.w.all()) > 3 || lose(c) })
 			p.up(t)
 			all := p.w.all()
 			first := all[0].hello
 			for i, c := range all[:4] {
 				h := c.hello
-				if h.Link != first.Link || h.OwnSecret != first.OwnSecret || h.PeerSecret != [16]byte{} || h.Lane != 0 || h.Received != 0 ||
+				if h.Link != first.Link || h.OwnSecret != first.OwnSecret || h.PeerSecret != [16]byte{} ||
+					h.Lane != 0 || h.Received != 0 ||
 					i > 0 && h.Serial <= all[i-1].hello.Serial {
 					t.Errorf("HELLO %d: %+v", i, h)
 				}
@@ -135,7 +146,8 @@ func TestFirstHelloIsRepeated(t *testing.T) {
 			return false
 		})
 		p.up(t)
-		if all := p.w.all(); all[0].hello.Link == all[1].hello.Link || all[0].hello.OwnSecret == all[1].hello.OwnSecret {
+		if all := p.w.all(); all[0].hello.Link == all[1].hello.Link ||
+			all[0].hello.OwnSecret == all[1].hello.OwnSecret {
 			t.Errorf("%+v, %+v", all[0].hello, all[1].hello)
 		}
 	})
@@ -153,7 +165,8 @@ func TestLanesAndLinkAreLostInTime(t *testing.T) {
 		p.net.Cut(nil)
 		waitFor(t, "the loss of lane 0", func() bool { return p.count("lane lost 0") == 1 })
 		took(t, "lost", begun, 4*time.Second-tickEvery, 4*time.Second+2*tickEvery)
-		if k := p.link; k.Lanes()[0].Up() || !k.Lanes()[1].Up() || k.Takes() != nil || k.DownSince() != 0 || k.Lanes()[0].DownSince() == 0 {
+		if k := p.link; k.Lanes()[0].Up() || !k.Lanes()[1].Up() || k.Takes() != nil || k.DownSince() != 0 ||
+			k.Lanes()[0].DownSince() == 0 {
 			t.Errorf("lane 1 should carry on: %s", p.testLink)
 		}
 		time.Sleep(time.Minute)
@@ -170,7 +183,8 @@ func TestLanesAndLinkAreLostInTime(t *testing.T) {
 		begun = time.Now()
 		waitFor(t, "the loss", func() bool { return p.count("lost") == 1 })
 		took(t, "lost", begun, 4*time.Second-tickEvery, 4*time.Second+2*tickEvery)
-		if p.count("lane lost 0") != 2 || p.count("lane lost 1") != 1 || p.count("lost false no lane to the worker") != 1 {
+		if p.count("lane lost 0") != 2 || p.count("lane lost 1") != 1 ||
+			p.count("lost false no lane to the worker") != 1 {
 			t.Errorf("events: %s", p.testLink)
 		}
 		if err := p.link.Takes(); !errors.Is(err, ErrNoLink) {
@@ -225,7 +239,12 @@ func TestEvidence(t *testing.T) {
 		lost  string // "": it is not
 	}{
 		"refused on every port": {func(p *pair) { p.refuse(); p.net.Cut(nil) }, "lost false every endpoint refused"},
-		"refused on one port":   {func(p *pair) { p.net.Refuse(p.addr[0], nil); p.net.Silence(p.addr[1]); p.net.Cut(nil) }, ""},
+		"refused on one port": {func(p *pair) {
+			p.net.Refuse(p.addr[0],
+				nil)
+			p.net.Silence(p.addr[1])
+			p.net.Cut(nil)
+		}, ""},
 		"another node": {func(p *pair) {
 			p.w.set(func() { p.w.id = transport.NodeID{0x77} })
 			p.net.Cut(nil)
@@ -236,13 +255,24 @@ func TestEvidence(t *testing.T) {
 		"no room for a handshake": {refuseWith(wire.AwayLimit), ""},
 		"one lane is still up": {func(p *pair) {
 			p.w.set(func() {
-				p.w.script = func(c *workerConn) bool { pipe.Refuse(c.conn, nil, wire.AwayUnknownLink, "so"); return false }
+				p.w.script = func(c *workerConn) bool {
+					pipe.Refuse(c.conn, nil, wire.AwayUnknownLink,
+						"so")
+					return false
+				}
 			})
 			p.net.Conns()[0].Cut(nil)
 		}, ""},
-		"it says protocol on one lane": {func(p *pair) { p.w.all()[0].send(wire.AppendGoAway(nil, wire.AwayProtocol, "so")) }, "lost true the peer refused: protocol"},
-		"it says closing on one lane":  {func(p *pair) { p.w.all()[0].send(wire.AppendGoAway(nil, wire.AwayClosing, "so")) }, "lost false the peer refused: closing"},
-		"garbage on one lane":          {func(p *pair) { p.w.all()[0].send([]byte("GET / HTTP/1.1\r\n\r\n")) }, "lost true "},
+		"it says protocol on one lane": {func(p *pair) {
+			p.w.all()[0].send(wire.AppendGoAway(nil, wire.AwayProtocol,
+				"so"))
+		}, "lost true the peer refused: protocol"},
+		"it says closing on one lane": {func(p *pair) {
+			p.w.all()[0].send(wire.AppendGoAway(nil, wire.AwayClosing,
+				"so"))
+		}, "lost false the peer refused: closing"},
+		"garbage on one lane": {func(p *pair) { p.w.all()[0].send([]byte("GET / HTTP/1.1\r\n\r\n")) },
+			"lost true "},
 		"it received what was not sent": {func(p *pair) {
 			p.w.set(func() { p.w.links[p.link.Number()].lanes[0].got = make([]byte, 1000) })
 			p.net.Cut(nil)

@@ -190,8 +190,9 @@ func (w *worker) take(c *workerConn) wire.GoAwayCode {
 
 // answer is the HELLO that answers one; the caller sets OwnSecret and Received.
 func (w *worker) answer(h *wire.HelloBody) *wire.HelloBody {
-	return &wire.HelloBody{Lowest: 1, Highest: 1, Node: w.id, Link: h.Link, Lane: h.Lane, Lanes: h.Lanes, MaxStreams: 1000,
-		Serial: h.Serial, Log: 1 << 20, Resume: w.resume, Pings: w.pings, PeerSecret: h.OwnSecret}
+	return &wire.HelloBody{Lowest: 1, Highest: 1, Node: w.id, Link: h.Link, Lane: h.Lane, Lanes: h.Lanes,
+		MaxStreams: 1000,
+		Serial:     h.Serial, Log: 1 << 20, Resume: w.resume, Pings: w.pings, PeerSecret: h.OwnSecret}
 }
 
 // pump reads a connection to its end. What comes on a connection that is not the lane's current one does not count.

@@ -62,8 +62,10 @@ func (g *rig) String() (s string) {
 	for _, n := range g.nodes {
 		n.pipe.Lock()
 		p := n.pipe
-		s += fmt.Sprintf("\nside %d: unsent %d, owed %d, [%d, %d, %d), full %v, flushed %v, writing %v, received %d, downs %v", n.side, p.unsent(),
-			p.owed[Bulk].n+p.owed[Urgent].n, p.acked, p.cursor, p.sealed, p.full(), p.flushed, p.writing, p.received.Load(), n.downs)
+		s += fmt.Sprintf("\nside %d: unsent %d, owed %d, [%d, %d, %d), full %v, flushed %v, writing %v, received %d, "+
+			"downs %v", n.side, p.unsent(),
+			p.owed[Bulk].n+p.owed[Urgent].n, p.acked, p.cursor, p.sealed, p.full(), p.flushed, p.writing,
+			p.received.Load(), n.downs)
 		n.pipe.Unlock()
 	}
 	return s
@@ -207,7 +209,8 @@ func TestFullLogsFreeEachOther(t *testing.T) {
 			if n.behind() > 0 {
 				t.Errorf("a full log was not freed: %s", g)
 			}
-			if limit := min(n.pipe.cfg.LogLimit, 2<<20); limit < 1<<20 && n.stats.AcksAlone.Load()+n.stats.AcksAlong.Load() == 0 {
+			if limit := min(n.pipe.cfg.LogLimit, 2<<20); limit < 1<<20 && n.stats.AcksAlone.Load()+
+				n.stats.AcksAlong.Load() == 0 {
 				t.Error("no ACK was sent")
 			}
 		}
@@ -251,7 +254,8 @@ func TestLogKeepsItsLimit(t *testing.T) {
 		if again, _ := n.pipe.Log(); again <= limit-wire.MaxData {
 			t.Fatalf("after an ACK only %d bytes are in the log", again)
 		}
-		if full := time.Duration(n.stats.FullNanos.Load()); full < 2*time.Second-50*time.Millisecond || full > 2*time.Second {
+		if full := time.Duration(n.stats.FullNanos.Load()); full < 2*time.Second-50*time.Millisecond ||
+			full > 2*time.Second {
 			t.Errorf("the log was full for %v, counted %v", 2*time.Second, full)
 		}
 		n.pipe.Stop()

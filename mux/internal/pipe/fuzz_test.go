@@ -102,9 +102,11 @@ func (n *node) lie(s *script) {
 		err = p.uncounted(kind, wire.AppendPing(nil, kind, 0, value)[wire.HeaderSize:])
 	}
 	if protocol := new(wire.Error); bad != errors.As(err, &protocol) {
-		n.t.Errorf("%v with %d received, true are %d, of [%d, %d, %d): %v", kind, value, received, acked, cursor, p.sealed, err)
+		n.t.Errorf("%v with %d received, true are %d, of [%d, %d, %d): %v", kind, value, received, acked, cursor,
+			p.sealed, err)
 	}
-	if want := max(acked, value); kind != wire.Hello && !bad && p.acked != want || (kind == wire.Hello || bad) && p.acked != acked {
+	if want := max(acked, value); kind != wire.Hello && !bad && p.acked != want || (kind == wire.Hello || bad) &&
+		p.acked != acked {
 		n.t.Errorf("%v with %d received: acknowledged were %d, now %d", kind, value, acked, p.acked)
 	}
 	if wrong := p.broken(); wrong != "" {
@@ -152,11 +154,13 @@ func FuzzDecode(f *testing.F) {
 	data = wire.AppendPing(data, wire.Ping, 7, 0)
 	f.Add(uint64(1), true, data)
 	f.Add(uint64(2), true, wire.AppendAck(data, 1))
-	f.Add(uint64(3), false, wire.AppendGoAway(wire.AppendKill(nil, 0x100, 1, wire.EndKilled), wire.AwayDraining, "later"))
+	f.Add(uint64(3), false, wire.AppendGoAway(wire.AppendKill(nil, 0x100, 1, wire.EndKilled), wire.AwayDraining,
+		"later"))
 	f.Add(uint64(4), true, append(append(wire.AppendHeader(nil, 0xE1, 5, 0), "hints"...), data...))
 	f.Add(uint64(5), true, append(append(wire.AppendHeader(nil, 0xC1, 5, 0), "hints"...), data...))
 	f.Add(uint64(6), true, wire.AppendHeader(data, 0xFF, wire.MaxLength, 0))
-	f.Add(uint64(7), true, append(wire.AppendHeader(data, wire.Data, wire.MaxData-wire.HeaderSize, 0x100), make([]byte, 70<<10)...))
+	f.Add(uint64(7), true, append(wire.AppendHeader(data, wire.Data, wire.MaxData-wire.HeaderSize, 0x100),
+		make([]byte, 70<<10)...))
 	f.Add(uint64(8), true, wire.AppendHeader(data, wire.Data, wire.MaxData, 0x100))
 	f.Fuzz(func(t *testing.T, seed uint64, fromWorker bool, b []byte) {
 		want, records, reason := plainDecode(b, fromWorker)

@@ -70,7 +70,8 @@ func notALane(conn transport.Conn, head []byte) error {
 	}
 	info := conn.Info()
 	return &transport.ProtocolError{
-		Address: info.Remote.String(), Want: "a lane of plane " + info.Plane, Got: fmt.Sprintf("a record of TLS (% x)", head),
+		Address: info.Remote.String(), Want: "a lane of plane " + info.Plane, Got: fmt.Sprintf("a record of TLS (% x)",
+			head),
 		Err: &wire.Error{Kind: wire.Kind(head[0]), Reason: "came before HELLO"}, // so that the peer is answered
 	}
 }

@@ -32,7 +32,8 @@ func (p *Pipe) broken() string {
 			}
 		}
 		if bytes != q.bytes || data != q.records || fmt.Sprint(ends) != fmt.Sprint(q.marks.all()) {
-			return fmt.Sprintf("place %d has %d bytes, %d DATA and the ENDs %v, it says %d, %d and %v", i, bytes, data, ends, q.bytes, q.records,
+			return fmt.Sprintf("place %d has %d bytes, %d DATA and the ENDs %v, it says %d, %d and %v", i, bytes, data,
+				ends, q.bytes, q.records,
 				q.marks.all())
 		}
 	}

@@ -136,7 +136,8 @@ func (g *rig) ticks(d time.Duration, busy int64) {
 	}
 }
 
-var testPings = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second, ActiveSilence: 3 * time.Second}
+var testPings = wire.Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second,
+	ActiveSilence: 3 * time.Second}
 
 // live runs a rig with the usual PINGs over plane memory.
 func live(t *testing.T, f func(t *testing.T, g *rig, dialled *memory.Conn)) {
@@ -299,7 +300,8 @@ func TestAcks(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		g.ticks(100*time.Millisecond, 0)
 		if kept, _ := w.pipe.Log(); kept != 0 || f.drains != 1 {
-			t.Fatalf("a draining worker still keeps %d bytes after a tick, the frontend was told %d times", kept, f.drains)
+			t.Fatalf("a draining worker still keeps %d bytes after a tick, the frontend was told %d times", kept,
+				f.drains)
 		}
 	})
 }

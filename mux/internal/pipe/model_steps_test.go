@@ -56,7 +56,8 @@ func (m *modelStep) stop(side int) {
 func (m *modelStep) start(side int, received uint8) {
 	s := &m.sides[side]
 	if received < s.acked || received > s.sealed {
-		m.fail("an honest peer is refused: it received %d, %d were acknowledged and %d sealed", received, s.acked, s.sealed)
+		m.fail("an honest peer is refused: it received %d, %d were acknowledged and %d sealed", received, s.acked,
+			s.sealed)
 		return
 	}
 	s.acked, s.cursor = received, received
@@ -149,7 +150,8 @@ func (m *modelStep) read(side, i int) {
 		if current {
 			in.get()
 			if msg.received > s.sealed || msg.received > s.cursor {
-				m.fail("an honest peer is refused: ACK of %d, %d were sealed and %d sent", msg.received, s.sealed, s.cursor)
+				m.fail("an honest peer is refused: ACK of %d, %d were sealed and %d sent", msg.received, s.sealed,
+					s.cursor)
 			}
 			s.acked = max(s.acked, msg.received)
 			m.emit("%s reads ACK %d", sideName(side), msg.received)

@@ -95,8 +95,9 @@ type modelState struct {
 
 // leftOut is a rule that is not obeyed, or with hold a thing that may happen too.
 type leftOut struct {
-	joinAtFront, joinAtWorker, stopBeforeNote, serial, cursorBefore, sealBefore, answerReceived, onlyCurrent, ackBesideLog, unknown bool
-	hold                                                                                                                            bool
+	joinAtFront, joinAtWorker, stopBeforeNote, serial, cursorBefore, sealBefore, answerReceived, onlyCurrent,
+	ackBesideLog, unknown bool
+	hold bool
 }
 
 func TestModel(t *testing.T) {
@@ -159,7 +160,8 @@ func searchModel(t *testing.T, out leftOut) (states int, trace []string) {
 		if m.broken != "" {
 			return len(seen), fail(s, m.broken)
 		}
-		if len(m.next) == 0 && !s.lost && !s.done() && s.sides[front].up { // a lane that has no connection left is the model's end
+		// a lane that has no connection left is the model's end
+		if len(m.next) == 0 && !s.lost && !s.done() && s.sides[front].up {
 			return len(seen), fail(s, "it stands still")
 		}
 		for i, n := range m.next {

@@ -66,7 +66,8 @@ type rigConfig struct {
 }
 
 func newRig(t testing.TB, cfg rigConfig) *rig {
-	g := &rig{t: t, pings: wire.Pings{Idle: time.Hour, IdleSilence: 3 * time.Hour, Active: time.Hour, ActiveSilence: 3 * time.Hour}}
+	g := &rig{t: t, pings: wire.Pings{Idle: time.Hour, IdleSilence: 3 * time.Hour, Active: time.Hour,
+		ActiveSilence: 3 * time.Hour}}
 	if cfg.limit == 0 {
 		cfg.limit = 64 << 20
 	}
@@ -92,7 +93,8 @@ func (g *rig) worker() *node { return g.nodes[worker] }
 // session is what a connection's HELLOs would have agreed on.
 func (g *rig) session(side int, c transport.Conn, peerReceived uint64) Session {
 	return Session{
-		Conn: c, PeerReceived: peerReceived, PeerLog: wire.MinLog, Pings: g.pings, SendPings: side == front, Plane: &PlaneStats{},
+		Conn: c, PeerReceived: peerReceived, PeerLog: wire.MinLog, Pings: g.pings, SendPings: side == front,
+		Plane: &PlaneStats{},
 	}
 }
 
@@ -145,7 +147,8 @@ func (g *rig) check() {
 		p := n.pipe
 		for at := range n.said {
 			if len(n.said[at]) != peer.heard[at] {
-				g.t.Errorf("side %d said %d records in place %d, %d were heard", n.side, len(n.said[at]), at, peer.heard[at])
+				g.t.Errorf("side %d said %d records in place %d, %d were heard", n.side, len(n.said[at]), at,
+					peer.heard[at])
 			}
 		}
 		if p.sealed != peer.pipe.Received() {
@@ -288,7 +291,8 @@ func (n *node) Record(h wire.Header, body []byte) error {
 	want := peer.said[at][i]
 	peer.pipe.Unlock()
 	if n.heard[at]++; h.Slot != 0 && h.Slot != slotOf(at, i) || h.Kind != want.kind || len(body) != want.size {
-		n.t.Errorf("side %d heard %v with %d bytes as number %d of place %d, said was %v", n.side, h, len(body), i, at, want)
+		n.t.Errorf("side %d heard %v with %d bytes as number %d of place %d, said was %v", n.side, h, len(body), i, at,
+			want)
 		return &wire.Error{Kind: h.Kind, Slot: h.Slot, Reason: "was not said"}
 	}
 	n.body = append(n.body[:0], body...)

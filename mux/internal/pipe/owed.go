@@ -2,8 +2,8 @@ package pipe
 
 // Emitter is the owner of state that is put into the string when the lane writes: never a queue that grows.
 type Emitter interface {
-	// Emit appends what is due, at most some 16 KiB, and says whether there is more, which it may only if it has appended
-	// something. It is called with no lock held by the goroutine that owns the write.
+	// Emit appends what is due, at most some 16 KiB, and says whether there is more, which it may only if it has
+	// appended something. It is called with no lock held by the goroutine that owns the write.
 	Emit(p *Pipe) (more bool)
 }
 

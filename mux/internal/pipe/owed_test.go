@@ -59,7 +59,8 @@ func TestOwed(t *testing.T) {
 		}
 		synctest.Wait()
 		if urgent.called == 0 || lifted.left != 0 || bulk.called != 0 {
-			t.Errorf("with 1 MB of bulk in front: urgent was called %d times and lifted has %d left, bulk was called %d times",
+			t.Errorf("with 1 MB of bulk in front: urgent was called %d times and lifted has %d left, bulk was called "+
+				"%d times",
 				urgent.called, lifted.left, bulk.called)
 		}
 		if n.pipe.batch.size > urgentPerWrite+bulkPerWrite {
@@ -104,7 +105,8 @@ func TestUrgentFirst(t *testing.T) {
 			time.Sleep(time.Second)
 			g.stop()
 			if h.urgent != 200 || h.bulk != 200 || h.early != 0 {
-				t.Errorf("%d urgent records and %d of bulk came, of which %d before the last urgent one", h.urgent, h.bulk, h.early)
+				t.Errorf("%d urgent records and %d of bulk came, of which %d before the last urgent one", h.urgent,
+					h.bulk, h.early)
 			}
 			g.worker().checkEmpty()
 		})
@@ -166,7 +168,8 @@ func TestSettledWhileAnOwnerEmits(t *testing.T) {
 		g.worker().pipe.Owe(&s.owed, Bulk)
 		g.finish(1, true)
 		if s.called != 1 || settled || !g.worker().pipe.Settled() {
-			t.Errorf("it emitted %d times; settled: %t meanwhile, %t then", s.called, settled, g.worker().pipe.Settled())
+			t.Errorf("it emitted %d times; settled: %t meanwhile, %t then", s.called, settled,
+				g.worker().pipe.Settled())
 		}
 	})
 }
@@ -205,7 +208,8 @@ func TestChunks(t *testing.T) {
 
 func TestClasses(t *testing.T) {
 	b := NewBudget(1 << 20)
-	for _, c := range []struct{ n, want int }{{8, 4 << 10}, {4 << 10, 4 << 10}, {4<<10 + 1, 8 << 10}, {32<<10 + 1, 64 << 10}, {64 << 10, 64 << 10}} {
+	for _, c := range []struct{ n, want int }{{8, 4 << 10}, {4 << 10, 4 << 10}, {4<<10 + 1, 8 << 10},
+		{32<<10 + 1, 64 << 10}, {64 << 10, 64 << 10}} {
 		t.Run(fmt.Sprint(c.n), func(t *testing.T) {
 			for range 2 { // made, and from the pool
 				k := b.get(c.n)

@@ -65,8 +65,8 @@ type Pipe struct {
 	places [2]place
 	epoch  uint32 // steps when a gather has emptied bulk
 	sendLog
-	// flushed: a Flush came since the last gather, or that one left something. The writer gathers only then, so it never
-	// cuts half a pass.
+	// flushed: a Flush came since the last gather, or that one left something. The writer gathers only then, so it
+	// never cuts half a pass.
 	flushed bool
 	hurry   bool // somebody waits for room that what is unsent makes
 	skipDue bool

@@ -48,11 +48,13 @@ func (p *Pipe) Check(received uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if received < p.acked || received > p.sealed {
-		return &wire.Error{Kind: wire.Hello, Reason: fmt.Sprintf("says %d bytes received, %d were acknowledged and %d sent",
-			received, p.acked, p.sealed)}
+		return &wire.Error{Kind: wire.Hello,
+			Reason: fmt.Sprintf("says %d bytes received, %d were acknowledged and %d sent",
+				received, p.acked, p.sealed)}
 	}
 	if !p.begins(received) {
-		return &wire.Error{Kind: wire.Hello, Reason: fmt.Sprintf("says %d bytes received, where no record ends", received)}
+		return &wire.Error{Kind: wire.Hello, Reason: fmt.Sprintf("says %d bytes received, where no record ends",
+			received)}
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func TestLies(t *testing.T) {
 						if err = n.downs[0]; n.downs[0].Reason != DownProtocol {
 							t.Errorf("down as %s", n.downs[0].Reason)
 						}
-						if said := string(l.dir[worker].buf); c.why != "" && !strings.HasSuffix(said, err.(*DownError).Err.Error()) {
+						if said := string(l.dir[worker].buf); c.why != "" &&
+							!strings.HasSuffix(said, err.(*DownError).Err.Error()) {
 							t.Errorf("the peer was told %q", said)
 						}
 					}

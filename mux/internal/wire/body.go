@@ -194,7 +194,8 @@ func ParseEnd(s Slot, body []byte) (EndBody, error) {
 	case e.Type == 0 || e.Type >= endTypes:
 		return e, &Error{Kind: End, Slot: s, Reason: fmt.Sprintf("has the unknown type %d", body[8])}
 	case n > MaxEndText || n > len(rest):
-		return e, &Error{End, s, fmt.Sprintf("says %d bytes of text, %d are there and %d allowed", n, len(rest), MaxEndText)}
+		return e, &Error{End, s, fmt.Sprintf("says %d bytes of text, %d are there and %d allowed", n, len(rest),
+			MaxEndText)}
 	case len(rest)-n > MaxEndTrailer:
 		return e, &Error{End, s, fmt.Sprintf("has a trailer of %d bytes, %d are allowed", len(rest)-n, MaxEndTrailer)}
 	}

@@ -32,9 +32,10 @@ const (
 
 // HelloBody is the first record in both directions of a connection.
 //
-//	magic u32 | lowest u16 | highest u16 | features u64 | node 16 | link u64 | lane u16 | lanes u16 | max streams u32 |
-//	serial u64 | received u64 | log u32 | resume u32 | idle PING u32 | idle silence u32 | active PING u32 |
-//	active silence u32 | own secret 16 | peer's secret 16 | 0 x 8 (zero on sending, ignored on receipt)
+//	magic u32 | lowest u16 | highest u16 | features u64 | node 16 | link u64 | lane u16 | lanes u16 |
+//	max streams u32 | serial u64 | received u64 | log u32 | resume u32 | idle PING u32 | idle silence u32 |
+//	active PING u32 | active silence u32 | own secret 16 | peer's secret 16 |
+//	0 x 8 (zero on sending, ignored on receipt)
 //
 // Times are in milliseconds.
 type HelloBody struct {
@@ -105,7 +106,8 @@ func ParseHello(body []byte) (HelloBody, error) {
 	ms := func(at int) time.Duration { return time.Duration(be.Uint32(body[at:])) * time.Millisecond }
 	h := HelloBody{
 		Lowest: be.Uint16(body[4:]), Highest: be.Uint16(body[6:]), Features: be.Uint64(body[8:]),
-		Node: [16]byte(body[16:32]), Link: be.Uint64(body[32:]), Lane: be.Uint16(body[40:]), Lanes: be.Uint16(body[42:]),
+		Node: [16]byte(body[16:32]), Link: be.Uint64(body[32:]), Lane: be.Uint16(body[40:]),
+		Lanes:      be.Uint16(body[42:]),
 		MaxStreams: be.Uint32(body[44:]), Serial: be.Uint64(body[48:]), Received: be.Uint64(body[56:]),
 		Log: int(min(max(be.Uint32(body[64:]), MinLog), MaxLog)), Resume: min(ms(68), MaxResume),
 		Pings:     Pings{Idle: ms(72), IdleSilence: ms(76), Active: ms(80), ActiveSilence: ms(84)},

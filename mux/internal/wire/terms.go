@@ -91,7 +91,8 @@ func ParseTerms(b []byte) (Terms, error) {
 	case t.Number == 0 || t.Number > MaxNumber:
 		return t, fmt.Errorf("wire: terms have the stream number %d, allowed are 1 to %d", t.Number, uint64(MaxNumber))
 	case t.Window < MinWindow || t.Window > MaxWindow:
-		return t, fmt.Errorf("wire: terms give a window of %d bytes, allowed are %d to %d", t.Window, MinWindow, MaxWindow)
+		return t, fmt.Errorf("wire: terms give a window of %d bytes, allowed are %d to %d", t.Window, MinWindow,
+			MaxWindow)
 	}
 	return t, nil
 }

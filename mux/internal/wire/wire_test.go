@@ -24,13 +24,17 @@ func vectors() map[string][]byte {
 	}
 	slot := MakeSlot(7, 3)
 	hello := &HelloBody{
-		Lowest: 1, Highest: 1, Node: node(0x10), Link: 5, Lane: 2, Lanes: 4, MaxStreams: 65536, Serial: 9, Received: 4096,
-		Log: 4 << 20, Resume: 10 * time.Second,
-		Pings:     Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second, ActiveSilence: 3 * time.Second},
+		Lowest: 1, Highest: 1, Node: node(0x10), Link: 5, Lane: 2, Lanes: 4, MaxStreams: 65536, Serial: 9,
+		Received: 4096,
+		Log:      4 << 20, Resume: 10 * time.Second,
+		Pings: Pings{Idle: 5 * time.Second, IdleSilence: 15 * time.Second, Active: time.Second,
+			ActiveSilence: 3 * time.Second},
 		OwnSecret: node(0x40), PeerSecret: node(0x80),
 	}
-	end := &EndBody{Number: 300, Type: EndFailed, Retryable: true, Code: 1, Records: 2, Bytes: 128, Text: "engine", Trailer: []byte{1, 2, 3}}
-	terms := &Terms{Frontend: node(0x10), Worker: node(0x20), Link: 5, Slot: slot, Number: 300, Lane: 2, Window: 65536, TimeLeft: 1500 * time.Millisecond}
+	end := &EndBody{Number: 300, Type: EndFailed, Retryable: true, Code: 1, Records: 2, Bytes: 128, Text: "engine",
+		Trailer: []byte{1, 2, 3}}
+	terms := &Terms{Frontend: node(0x10), Worker: node(0x20), Link: 5, Slot: slot, Number: 300, Lane: 2, Window: 65536,
+		TimeLeft: 1500 * time.Millisecond}
 	key := NewKey(node(0x40), node(0x80))
 	return map[string][]byte{
 		"hello":     AppendHello(nil, hello),
@@ -48,7 +52,8 @@ func vectors() map[string][]byte {
 		"claim":     AppendClaim(nil, node(0xa0)),
 		"grant":     AppendGrant(nil, node(0xa0), Granted, AppendTerms(nil, terms, key)),
 		"terms":     AppendTerms(nil, terms, key),
-		"openterms": AppendOpenTerms(nil, &OpenTerms{Frontend: node(0x10), ID: node(0xa0), TimeLeft: 1500 * time.Millisecond}),
+		"openterms": AppendOpenTerms(nil, &OpenTerms{Frontend: node(0x10), ID: node(0xa0),
+			TimeLeft: 1500 * time.Millisecond}),
 	}
 }
 

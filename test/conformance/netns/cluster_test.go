@@ -19,8 +19,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/program/procstat"
 )
 
-// stage runs the command cluster with a mark in the environment of all its processes and a directory of their own for temporary files, so that what is left of them
-// can be found.
+// stage runs the command cluster with a mark in the environment of all its processes and a directory of their own for
+// temporary files, so that what is left of them can be found.
 type stage struct {
 	program, mark, tmp, runs string
 	interfaces               []string
@@ -30,7 +30,8 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	need(t)
 	programs(t) // so that they are in the cache, and a run starts at once
-	s := &stage{program: filepath.Join(t.TempDir(), "cluster"), mark: "CONFORMANCE_MARK=" + rand.Text(), tmp: t.TempDir(), runs: t.TempDir(), interfaces: interfaces(t)}
+	s := &stage{program: filepath.Join(t.TempDir(), "cluster"), mark: "CONFORMANCE_MARK=" + rand.Text(),
+		tmp: t.TempDir(), runs: t.TempDir(), interfaces: interfaces(t)}
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", s.program, "./cmd/cluster")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -44,7 +45,8 @@ const root = "../../.."
 
 // command is a small run in namespaces.
 func (s *stage) command(args ...string) (*exec.Cmd, *output) {
-	cmd := exec.Command(s.program, append([]string{"--netns", "--workers=4", "--processes=2", "--concurrency=16", "--request-count=64", "--isl=16", "--osl=16",
+	cmd := exec.Command(s.program, append([]string{"--netns", "--workers=4", "--processes=2", "--concurrency=16",
+		"--request-count=64", "--isl=16", "--osl=16",
 		"--inter-token-latency=20ms", "--steady-after=200ms", "--lanes=2", "--artifact-dir=" + s.runs}, args...)...)
 	cmd.Dir = root
 	cmd.Env = append(cli.WithoutSettings(os.Environ()), s.mark, "TMPDIR="+s.tmp)
@@ -149,7 +151,8 @@ func (s *stage) check(t *testing.T, plane string) {
 		return
 	}
 	u := r.UDP
-	if u == nil || u.RcvbufErrors == nil || u.SocketDrops == nil || *u.RcvbufErrors != *u.SocketDrops || *u.RcvbufErrors > 100 {
+	if u == nil || u.RcvbufErrors == nil || u.SocketDrops == nil || *u.RcvbufErrors != *u.SocketDrops ||
+		*u.RcvbufErrors > 100 {
 		t.Errorf("the drops of the frontend's namespace are not those of its own sockets: %+v", u)
 	}
 }

@@ -48,8 +48,9 @@ func failures(r *doctorReport) (out []string) {
 	return out
 }
 
-// TestDoctorFindsBlockedPort: a frontend's doctor is content with a worker in another namespace until one of its UDP ports is dropped there, and then
-// names it; a worker's doctor finds that packets of --max-mtu do not fit its interface.
+// TestDoctorFindsBlockedPort: a frontend's doctor is content with a worker in another namespace until one of its UDP
+// ports is dropped there, and then names it; a worker's doctor finds that packets of --max-mtu do not fit its
+// interface.
 func TestDoctorFindsBlockedPort(t *testing.T) {
 	r := newRig(t, setup{planes: "quic,tls", lanes: 1})
 	p := programs(t)
@@ -62,12 +63,15 @@ func TestDoctorFindsBlockedPort(t *testing.T) {
 	port := fmt.Sprint(firstPort + 1)
 	r.drop(t, "worker", "ipproto", "udp", "dport", port)
 	report, code = examine(t, r.net.Node("frontend"), p.Frontend, front...)
-	if got := failures(report); code != 1 || len(got) != 1 || !strings.Contains(got[0], "worker process worker, quic 198.18.0.3:"+port+": no answer") {
+	if got := failures(report); code != 1 || len(got) != 1 ||
+		!strings.Contains(got[0], "worker process worker, quic 198.18.0.3:"+port+": no answer") {
 		t.Errorf("exit code %d with a blocked port: %v", code, got)
 	}
 	r.lowerMTU(t, "worker")
-	report, code = examine(t, r.net.Node("worker"), p.Worker, append([]string{"--bind-addr=" + r.net.Node("worker").Addr4.String() + ":7100", "--max-mtu=1452"}, flags...)...)
-	if got := failures(report); code != 1 || len(got) != 1 || !strings.Contains(got[0], "MTU of eth0: 1400 leaves 1372 bytes for a QUIC packet, --max-mtu 1452 is more") {
+	report, code = examine(t, r.net.Node("worker"), p.Worker,
+		append([]string{"--bind-addr=" + r.net.Node("worker").Addr4.String() + ":7100", "--max-mtu=1452"}, flags...)...)
+	if got := failures(report); code != 1 || len(got) != 1 ||
+		!strings.Contains(got[0], "MTU of eth0: 1400 leaves 1372 bytes for a QUIC packet, --max-mtu 1452 is more") {
 		t.Errorf("exit code %d with packets that do not fit: %v", code, got)
 	}
 	r.frontend.stop(t)

@@ -1,5 +1,6 @@
-// Package netns tests what needs network namespaces: paths that change under open lanes, and cluster runs in namespaces of their own. It needs Linux, root
-// and iproute2; nothing else is installed. Without them the tests skip with the reason, and fail when CI=true.
+// Package netns tests what needs network namespaces: paths that change under open lanes, and cluster runs in namespaces
+// of their own. It needs Linux, root and iproute2; nothing else is installed. Without them the tests skip with the
+// reason, and fail when CI=true.
 package netns
 
 import (

@@ -51,7 +51,8 @@ func names(t *testing.T, prefix string) []string {
 	return out
 }
 
-// TestNodesReachEachOther: TCP over both families between two nodes, at the MTU that was asked for, and the host sees none of it.
+// TestNodesReachEachOther: TCP over both families between two nodes, at the MTU that was asked for, and the host sees
+// none of it.
 func TestNodesReachEachOther(t *testing.T) {
 	need(t)
 	before := interfaces(t)
@@ -125,7 +126,8 @@ func interfaces(t *testing.T) (names []string) {
 	return names
 }
 
-// TestForward: a server of the host's network is reached from a node, both directions end in an orderly way, and Close ends what is open.
+// TestForward: a server of the host's network is reached from a node, both directions end in an orderly way, and Close
+// ends what is open.
 func TestForward(t *testing.T) {
 	need(t)
 	n := makeNetwork(t, netns.Config{Nodes: []string{"a"}})
@@ -242,7 +244,8 @@ func playMaker() int {
 	return 1
 }
 
-// TestNamespacesOfKilledMaker: they stay while the maker lives, and the next maker removes them when it is gone, but nobody else's.
+// TestNamespacesOfKilledMaker: they stay while the maker lives, and the next maker removes them when it is gone, but
+// nobody else's.
 func TestNamespacesOfKilledMaker(t *testing.T) {
 	need(t)
 	self, err := os.Executable()

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largestPacket watches what comes out of a node until a UDP packet of more than above bytes is seen, IP header and all, or the time is up. It returns the
-// largest. Path MTU discovery takes its time, and until it is through packets of 1,280 bytes would pass any path.
+// largestPacket watches what comes out of a node until a UDP packet of more than above bytes is seen, IP header and
+// all, or the time is up. It returns the largest. Path MTU discovery takes its time, and until it is through packets of
+// 1,280 bytes would pass any path.
 func (r *rig) largestPacket(t *testing.T, node string, above int, limit time.Duration) (largest int) {
 	t.Helper()
 	var fd int
@@ -24,7 +25,8 @@ func (r *rig) largestPacket(t *testing.T, node string, above int, limit time.Dur
 			return err
 		}
 		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1), // says how a batch of UDP_SEGMENT will be cut
+		// says how a batch of UDP_SEGMENT will be cut
+		return errors.Join(unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
 			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}),
 			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: port.Index}))
 	}); err != nil {

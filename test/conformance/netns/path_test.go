@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// replaceTarget is within which a lane that its path broke is to be replaced. On a loaded machine a test fails at ten times that.
+	// replaceTarget is within which a lane that its path broke is to be replaced. On a loaded machine a test fails at
+	// ten times that.
 	replaceTarget = 5 * time.Second
 	replaceBound  = 10 * replaceTarget
 	// smaller is what the MTU of a path is lowered to.
@@ -62,7 +63,8 @@ func (r *rig) ip(t *testing.T, node string, args ...string) {
 	}
 }
 
-// lowerMTU sets the MTU of the path to a node, both ends of it, to 1,400: from now on its own larger packets are refused and others' are dropped.
+// lowerMTU sets the MTU of the path to a node, both ends of it, to 1,400: from now on its own larger packets are
+// refused and others' are dropped.
 func (r *rig) lowerMTU(t *testing.T, node string) {
 	t.Helper()
 	d := r.net.Node(node)
@@ -74,8 +76,8 @@ func (r *rig) lowerMTU(t *testing.T, node string) {
 	}
 }
 
-// drop makes a node drop what comes in and matches, such as "ipproto udp dport 7001", without a word to the sender: a rule before the one that finds
-// local addresses. It needs no packet filter.
+// drop makes a node drop what comes in and matches, such as "ipproto udp dport 7001", without a word to the sender: a
+// rule before the one that finds local addresses. It needs no packet filter.
 func (r *rig) drop(t *testing.T, node string, match ...string) {
 	t.Helper()
 	for _, family := range []string{"-4", "-6"} {
@@ -138,8 +140,8 @@ func TestOnePortBlocked(t *testing.T) {
 	}
 }
 
-// TestAllUDPBlocked: the open responses go on over TLS, after the three seconds that show that a lane is dead and the one in which QUIC is asked
-// again. Requests that come meanwhile, five each second, wait; none is refused.
+// TestAllUDPBlocked: the open responses go on over TLS, after the three seconds that show that a lane is dead and the
+// one in which QUIC is asked again. Requests that come meanwhile, five each second, wait; none is refused.
 func TestAllUDPBlocked(t *testing.T) {
 	r := newRig(t, setup{planes: "quic,tls", lanes: 2})
 	r.startLong(t)
@@ -162,7 +164,8 @@ func TestAllUDPBlocked(t *testing.T) {
 	}
 }
 
-// ask makes a request each 200 ms until the function that it returns is called, which waits for the answers and counts them. Each must be a whole one.
+// ask makes a request each 200 ms until the function that it returns is called, which waits for the answers and counts
+// them. Each must be a whole one.
 func (r *rig) ask(t *testing.T) (answered func() int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -171,7 +174,8 @@ func (r *rig) ask(t *testing.T) (answered func() int) {
 	n := 0
 	one := func(i int) {
 		began := time.Now()
-		resp, err := r.client.Post("http://"+r.http+"/v1/completions", "application/json", strings.NewReader(`{"model":"mock","prompt":"x","max_tokens":5}`))
+		resp, err := r.client.Post("http://"+r.http+"/v1/completions", "application/json",
+			strings.NewReader(`{"model":"mock","prompt":"x","max_tokens":5}`))
 		if err != nil {
 			t.Errorf("request %d, after %v: %v", i, time.Since(began), err)
 			return

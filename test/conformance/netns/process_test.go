@@ -29,7 +29,8 @@ type process struct {
 // start runs a program; a nil node is the host's own network.
 func start(t *testing.T, node *netns.Node, name, path string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: exec.Command(path, args...), log: filepath.Join(t.TempDir(), name+".log"), done: make(chan struct{})}
+	p := &process{name: name, cmd: exec.Command(path, args...), log: filepath.Join(t.TempDir(), name+".log"),
+		done: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 // firstPort is the first of the worker's four endpoints.
 const firstPort = 7000
 
-// rig is a worker process and a frontend in two namespaces, under load. etcd and NATS are in the host's network; the load generator is beside the frontend,
-// so that only lanes and requests cross the path.
+// rig is a worker process and a frontend in two namespaces, under load. etcd and NATS are in the host's network; the
+// load generator is beside the frontend, so that only lanes and requests cross the path.
 type rig struct {
 	net              *netns.Network
 	worker, frontend *process
@@ -65,7 +65,8 @@ func newRig(t *testing.T, s setup) *rig {
 	common := append([]string{"--response-plane=" + s.planes}, r.discovery...)
 	front, work := r.net.Node("frontend"), r.net.Node("worker")
 	for _, d := range []*netns.Node{front, work} {
-		// A batch of UDP_SEGMENT or TSO crosses veth and bridge whole, whatever the MTU; one by one, packets are held to it as on a wire.
+		// A batch of UDP_SEGMENT or TSO crosses veth and bridge whole, whatever the MTU; one by one, packets are held
+		// to it as on a wire.
 		if err := d.IP(t.Context(), "link set "+d.Interface+" gso_max_segs 1"); err != nil {
 			t.Fatal(err)
 		}
@@ -74,14 +75,18 @@ func newRig(t *testing.T, s setup) *rig {
 	if s.ipv6 {
 		bind = work.Addr6
 	}
-	// Tokens of 256 bytes, on each of two engines 16 responses, so that what a pass puts on each of two lanes does not fit into a packet of 1,400 bytes.
-	r.worker = start(t, work, "worker", p.Worker, append([]string{"--name=worker", "--num-workers=2", "--token-bytes=256", "--inter-token-latency=20ms",
-		"--time-to-first-token=20ms", "--drain-grace=0s", "--drain-timeout=5s", "--admin-addr=" + net.JoinHostPort(work.Addr4.String(), "0"),
-		"--bind-addr=" + net.JoinHostPort(bind.String(), strconv.Itoa(firstPort))}, common...)...)
+	// Tokens of 256 bytes, on each of two engines 16 responses, so that what a pass puts on each of two lanes does not
+	// fit into a packet of 1,400 bytes.
+	r.worker = start(t, work, "worker", p.Worker,
+		append([]string{"--name=worker", "--num-workers=2", "--token-bytes=256", "--inter-token-latency=20ms",
+			"--time-to-first-token=20ms", "--drain-grace=0s", "--drain-timeout=5s", "--admin-addr=" +
+				net.JoinHostPort(work.Addr4.String(), "0"),
+			"--bind-addr=" + net.JoinHostPort(bind.String(), strconv.Itoa(firstPort))}, common...)...)
 	r.worker.address(t, "admin")
 	at := net.JoinHostPort(front.Addr4.String(), "0")
-	r.frontend = start(t, front, "frontend", p.Frontend, append([]string{"--name=frontend", "--http-addr=" + at, "--admin-addr=" + at,
-		"--drain-timeout=5s", fmt.Sprintf("--lanes=%d", s.lanes)}, common...)...)
+	r.frontend = start(t, front, "frontend", p.Frontend,
+		append([]string{"--name=frontend", "--http-addr=" + at, "--admin-addr=" + at,
+			"--drain-timeout=5s", fmt.Sprintf("--lanes=%d", s.lanes)}, common...)...)
 	r.http, r.admin = r.frontend.address(t, "http"), r.frontend.address(t, "admin")
 	plane, _, _ := strings.Cut(s.planes, ",")
 	await(t, patience, "all lanes", func() bool { return r.up(t, plane) == s.lanes })
@@ -153,8 +158,10 @@ func (r *rig) startLong(t *testing.T) {
 func (r *rig) startLoadgen(t *testing.T, args ...string) {
 	t.Helper()
 	r.runDir = filepath.Join(t.TempDir(), "run")
-	r.load = start(t, r.net.Node("frontend"), "loadgen", programs(t).Loadgen, append([]string{"--url=http://" + r.http, "--model=mock", "--concurrency=32", "--isl=16",
-		"--request-timeout=60s", "--artifact-dir=" + r.runDir, "--ui=none", "--audit=on", "--metrics-url=http://" + r.admin + "/metrics"}, args...)...)
+	r.load = start(t, r.net.Node("frontend"), "loadgen", programs(t).Loadgen,
+		append([]string{"--url=http://" + r.http, "--model=mock", "--concurrency=32", "--isl=16",
+			"--request-timeout=60s", "--artifact-dir=" + r.runDir, "--ui=none", "--audit=on", "--metrics-url=http://" +
+				r.admin + "/metrics"}, args...)...)
 	await(t, patience, "32 responses that flow", func() bool {
 		m := r.metrics(t)
 		return sum(m, "laneway_open_streams") >= 32 && sum(m, "laneway_records_total", `direction="in"`) >= 32*40
@@ -177,8 +184,10 @@ func (r *rig) finish(t *testing.T) *report.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Raw.Errors != 0 || run.Raw.WrongTokens == nil || *run.Raw.WrongTokens != 0 || run.Raw.Requests < 32 || int(run.Raw.Audited) != int(run.Raw.Requests) {
-		t.Errorf("%d requests, %d verified, %d errors; ends %v", run.Raw.Requests, run.Raw.Audited, run.Raw.Errors, run.Plane.StreamsEnded)
+	if run.Raw.Errors != 0 || run.Raw.WrongTokens == nil || *run.Raw.WrongTokens != 0 || run.Raw.Requests < 32 ||
+		int(run.Raw.Audited) != int(run.Raw.Requests) {
+		t.Errorf("%d requests, %d verified, %d errors; ends %v", run.Raw.Requests, run.Raw.Audited, run.Raw.Errors,
+			run.Plane.StreamsEnded)
 	}
 	ended := maps.Clone(run.Plane.StreamsEnded)
 	delete(ended, "complete")

@@ -56,7 +56,8 @@ type goClient struct{ openai.Client }
 func newGoClient(t *testing.T, url string) goClient {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	return goClient{openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("none"), option.WithMaxRetries(0),
+	return goClient{openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("none"),
+		option.WithMaxRetries(0),
 		option.WithRequestTimeout(time.Minute), option.WithHTTPClient(&http.Client{Transport: tr}))}
 }
 
@@ -70,8 +71,10 @@ func (g goClient) do(t *testing.T, c call) (s seen) {
 	for k, v := range c.Params {
 		opts = append(opts, option.WithJSONSet(k, v))
 	}
-	chat := openai.ChatCompletionNewParams{Model: c.Model, User: openai.String("someone"), Messages: []openai.ChatCompletionMessageParamUnion{
-		openai.SystemMessage("be brief"), openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("one two")})}}
+	chat := openai.ChatCompletionNewParams{Model: c.Model, User: openai.String("someone"),
+		Messages: []openai.ChatCompletionMessageParamUnion{
+			openai.SystemMessage("be brief"),
+			openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("one two")})}}
 	plain := openai.CompletionNewParams{Model: openai.CompletionNewParamsModel(c.Model), User: openai.String("someone"),
 		Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("one two")}}
 	usage := openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
@@ -102,7 +105,8 @@ func (g goClient) do(t *testing.T, c call) (s seen) {
 		var r *openai.ChatCompletion
 		if r, err = g.Chat.Completions.New(ctx, chat, opts...); err == nil {
 			s.Answer = r.ID
-			s.Text, s.Finish, s.Role = r.Choices[0].Message.Content, r.Choices[0].FinishReason, string(r.Choices[0].Message.Role)
+			s.Text, s.Finish, s.Role = r.Choices[0].Message.Content, r.Choices[0].FinishReason,
+				string(r.Choices[0].Message.Role)
 			s.Tokens, s.Prompt = int(r.Usage.CompletionTokens), int(r.Usage.PromptTokens)
 		}
 	case "completion":

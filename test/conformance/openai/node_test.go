@@ -17,7 +17,8 @@ type nodeClient struct {
 	out *bufio.Reader
 }
 
-// newNodeClient installs what package-lock.json pins into a directory of the test and starts the driver. Without Node it skips, in CI it fails.
+// newNodeClient installs what package-lock.json pins into a directory of the test and starts the driver. Without Node
+// it skips, in CI it fails.
 func newNodeClient(t *testing.T, url string) nodeClient {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
@@ -38,7 +39,8 @@ func newNodeClient(t *testing.T, url string) nodeClient {
 			t.Fatal(err)
 		}
 	}
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+		"--prefer-offline")
 	install.Dir = dir
 	install.WaitDelay = 5 * time.Second
 	if out, err := install.CombinedOutput(); err != nil {

@@ -1,5 +1,5 @@
-// Package openai runs the official Go and Node clients of the OpenAI API against the real programs: a frontend, workers that fail in
-// each way there is, etcd and NATS.
+// Package openai runs the official Go and Node clients of the OpenAI API against the real programs: a frontend, workers
+// that fail in each way there is, etcd and NATS.
 package openai
 
 import (
@@ -22,8 +22,9 @@ const patience = time.Minute
 type rig struct {
 	url, admin string // of the frontend
 	empty      string // of a frontend that has no worker
-	patient    string // of a frontend that soon says that a stream waits for its first token; it reaches a worker that takes long
-	workers    map[string]string
+	// of a frontend that soon says that a stream waits for its first token; it reaches a worker that takes long
+	patient string
+	workers map[string]string
 }
 
 // The models of the rig's workers: what becomes of a request.
@@ -48,12 +49,14 @@ func newRig(t *testing.T, kills ...string) *rig {
 	}
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
 	common := func(name string, more ...string) []string {
-		return append([]string{"--name=" + name, "--admin-addr=127.0.0.1:0", "--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}, more...)
+		return append([]string{"--name=" + name, "--admin-addr=127.0.0.1:0", "--etcd-endpoints=" +
+			strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}, more...)
 	}
 	r := &rig{workers: make(map[string]string)}
 	started := make(map[string]*programs.Process)
 	for _, model := range append([]string{fine, refuse, fails, stall, truncate, lane, slow}, kills...) {
-		args := common(model, "--model="+model, "--num-workers=1", "--bind-addr=127.0.0.1:0", "--server-endpoints=1", "--drain-grace=0", "--drain-timeout=1s",
+		args := common(model, "--model="+model, "--num-workers=1", "--bind-addr=127.0.0.1:0", "--server-endpoints=1",
+			"--drain-grace=0", "--drain-timeout=1s",
 			"--time-to-first-token=5ms", "--inter-token-latency=5ms")
 		switch model {
 		case fine:
@@ -68,15 +71,20 @@ func newRig(t *testing.T, kills ...string) *rig {
 	for model, p := range started {
 		r.workers[model] = p.Says(t, "ready", "admin")
 	}
-	flags := []string{"--http-addr=127.0.0.1:0", "--first-token-timeout=2s", "--inactivity-timeout=2s", "--retry-limit=0", "--max-body-bytes=1MiB"}
+	flags := []string{"--http-addr=127.0.0.1:0", "--first-token-timeout=2s", "--inactivity-timeout=2s",
+		"--retry-limit=0", "--max-body-bytes=1MiB"}
 	front := programs.Start(t, "frontend", pr.Frontend, common("frontend", flags...)...)
-	patient := programs.Start(t, "patient frontend", pr.Frontend, common("patient", append(flags, "--sse-keepalive=200ms")...)...)
-	lone := programs.Start(t, "lone frontend", pr.Frontend, common("lone", "--http-addr=127.0.0.1:0", "--namespace=empty")...)
-	r.url, r.admin, r.empty = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin"), lone.Says(t, "serving", "http")
+	patient := programs.Start(t, "patient frontend", pr.Frontend,
+		common("patient", append(flags, "--sse-keepalive=200ms")...)...)
+	lone := programs.Start(t, "lone frontend", pr.Frontend, common("lone", "--http-addr=127.0.0.1:0",
+		"--namespace=empty")...)
+	r.url, r.admin, r.empty = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin"),
+		lone.Says(t, "serving", "http")
 	r.patient = patient.Says(t, "serving", "http")
 	want := fmt.Sprintf(`"reachable": %d`, len(started))
 	for _, admin := range []string{r.admin, patient.Says(t, "serving", "admin")} {
-		eventually(t, "frontend that reaches all workers", func() bool { return strings.Contains(programs.Get(t, admin+"/debug/plane"), want) })
+		eventually(t, "frontend that reaches all workers",
+			func() bool { return strings.Contains(programs.Get(t, admin+"/debug/plane"), want) })
 	}
 	return r
 }

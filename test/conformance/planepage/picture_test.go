@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// fewColours writes a picture again with the 256 colours that most of it has: a third of the size, and nothing that can be seen.
+// fewColours writes a picture again with the 256 colours that most of it has: a third of the size, and nothing that can
+// be seen.
 func fewColours(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	in, err := png.Decode(bytes.NewReader(raw))
@@ -30,7 +31,8 @@ func fewColours(t *testing.T, raw []byte) []byte {
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b color.RGBA) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G),
+			cmp.Compare(a.B, b.B))
 	})
 	var palette color.Palette
 	for _, c := range all[:min(256, len(all))] {

@@ -1,5 +1,5 @@
-// Package planepage looks at a frontend's /debug/plane in a headless Chromium while 512 workers in 8 processes stream thousands of responses. The
-// picture in docs/ is made by
+// Package planepage looks at a frontend's /debug/plane in a headless Chromium while 512 workers in 8 processes stream
+// thousands of responses. The picture in docs/ is made by
 //
 //	GOWORK=off go test ./planepage -run Page -open 8192 -picture ../../../docs/plane-page.png -timeout 10m
 package planepage
@@ -49,11 +49,13 @@ func startCluster(t *testing.T) *cluster {
 	}
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
 	common := func(name string, more ...string) []string {
-		return append([]string{"--name=" + name, "--admin-addr=127.0.0.1:0", "--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}, more...)
+		return append([]string{"--name=" + name, "--admin-addr=127.0.0.1:0", "--etcd-endpoints=" +
+			strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}, more...)
 	}
 	var all []*programs.Process
 	for i := range processes {
-		args := common(fmt.Sprint("worker-", i), fmt.Sprint("--num-workers=", workers/processes), "--bind-addr=127.0.0.1:0", "--drain-grace=0", "--drain-timeout=1s", "--model="+model,
+		args := common(fmt.Sprint("worker-", i), fmt.Sprint("--num-workers=", workers/processes),
+			"--bind-addr=127.0.0.1:0", "--drain-grace=0", "--drain-timeout=1s", "--model="+model,
 			"--time-to-first-token=50ms", "--inter-token-latency=2s", "--max-num-seqs=64")
 		if i == 6 {
 			args = append(args, "--hold-share=1", "--hold-delay=8s")
@@ -64,7 +66,8 @@ func startCluster(t *testing.T) *cluster {
 	for _, p := range all {
 		p.Says(t, "ready", "admin")
 	}
-	front := programs.Start(t, "frontend", pr.Frontend, common("frontend-0", "--http-addr=127.0.0.1:0", "--drain-timeout=1s", "--drain-grace=0")...)
+	front := programs.Start(t, "frontend", pr.Frontend, common("frontend-0", "--http-addr=127.0.0.1:0",
+		"--drain-timeout=1s", "--drain-grace=0")...)
 	c.url, c.admin = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin")
 	c.wait(t, "all workers", func(v *view) bool { return v.Workers.Reachable == workers })
 	return c
@@ -119,12 +122,14 @@ func (c *cluster) load(t *testing.T, n int) (id string) {
 		tr.CloseIdleConnections()
 	})
 	ids := make(chan string, n)
-	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hello"}],"stream":true,"max_tokens":4096}`, model)
+	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hello"}],"stream":true,"max_tokens":4096}`,
+		model)
 	slots := make(chan struct{}, 512) // that wait for their first record
 	for i := range n {
 		wg.Go(func() {
 			slots <- struct{}{}
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions", strings.NewReader(body))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions",
+				strings.NewReader(body))
 			if err != nil {
 				t.Error(err)
 				return
@@ -173,7 +178,8 @@ func TestPage(t *testing.T) {
 	}
 	b := browser.Open(t)
 	page, stream, worker := c.admin+"/debug/plane", c.admin+"/debug/plane/streams/"+id, c.worker+"/debug/plane"
-	time.Sleep(1100 * time.Millisecond) // not to wait for anything: so that the picture shows rates over more than a second
+	// not to wait for anything: so that the picture shows rates over more than a second
+	time.Sleep(1100 * time.Millisecond)
 	grounds := map[string]string{}
 	for _, s := range sights {
 		for name, url := range map[string]string{"plane": page, "stream": stream, "worker": worker} {
@@ -217,21 +223,24 @@ func checkContent(t *testing.T, b *browser.Browser, page string) {
 	b.Eval(`({holders: [...document.querySelectorAll('.loads li.holder .who')].map(e => e.innerText.toLowerCase()), loads: document.querySelectorAll('.loads li').length,
 		scripts: document.scripts.length, nodes: document.querySelectorAll('*').length, bytes: document.documentElement.outerHTML.length,
 		workers: [...document.querySelectorAll('#workers details')][1].querySelectorAll('tbody tr').length, closed: document.querySelectorAll('details:not([open])').length, text: document.body.innerText})`, &got)
-	if len(got.Holders) != 1 || !strings.HasPrefix(got.Holders[0], "worker-6") || got.Loads != processes || got.Scripts != 0 || got.Workers != workers {
+	if len(got.Holders) != 1 || !strings.HasPrefix(got.Holders[0], "worker-6") || got.Loads != processes ||
+		got.Scripts != 0 || got.Workers != workers {
 		t.Errorf("holders %q, %d processes, %d scripts, %d workers", got.Holders, got.Loads, got.Scripts, got.Workers)
 	}
 	if got.Nodes > 12_000 || got.Bytes > 1<<20 || got.Closed < 2 {
 		t.Errorf("%d elements, %d bytes, %d parts closed", got.Nodes, got.Bytes, got.Closed)
 	}
 	t.Logf("%d elements, %d bytes", got.Nodes, got.Bytes)
-	for _, want := range []string{"512 of 512", "worker-0", "GSO/GRO", "udp-recv-buffer", "quic", "Means over the last", "Out path in force"} {
+	for _, want := range []string{"512 of 512", "worker-0", "GSO/GRO", "udp-recv-buffer", "quic", "Means over the last",
+		"Out path in force"} {
 		if !strings.Contains(strings.ToLower(got.Text), strings.ToLower(want)) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
 }
 
-// checkLayout holds that nothing stands over the edge of the window or is cut off. What is wider scrolls in a region of its own.
+// checkLayout holds that nothing stands over the edge of the window or is cut off. What is wider scrolls in a region of
+// its own.
 func checkLayout(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	var faults []string
@@ -283,7 +292,8 @@ func checkKeyboard(t *testing.T, b *browser.Browser, page, id string) {
 		}
 		b.Eval(`(() => { const e = document.activeElement, r = e.getBoundingClientRect(); return {index: all.indexOf(e), name: e.outerHTML.slice(0, 80), outline: getComputedStyle(e).outlineStyle, inside: r.top < window.innerHeight && r.bottom > 0} })()`, &at)
 		if at.Index != i || at.Outline == "none" || !at.Inside {
-			t.Fatalf("Tab %d of %d comes to control %d, %s, outline %s, in sight %t", i+1, want, at.Index, at.Name, at.Outline, at.Inside)
+			t.Fatalf("Tab %d of %d comes to control %d, %s, outline %s, in sight %t", i+1, want, at.Index, at.Name,
+				at.Outline, at.Inside)
 		}
 	}
 	var opened bool

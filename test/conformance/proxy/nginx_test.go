@@ -1,5 +1,5 @@
-// Package proxy runs the real programs behind a real nginx whose proxy settings are the defaults: answers are buffered unless they ask
-// not to be.
+// Package proxy runs the real programs behind a real nginx whose proxy settings are the defaults: answers are buffered
+// unless they ask not to be.
 package proxy
 
 import (
@@ -30,8 +30,8 @@ const (
 	pace     = 400 * time.Millisecond // between two tokens
 )
 
-// TestBehindNginx holds that each token passes nginx before the next is made. The control shows that the test would see a buffered
-// answer: there nginx is told to take no notice of what the answer asks for.
+// TestBehindNginx holds that each token passes nginx before the next is made. The control shows that the test would see
+// a buffered answer: there nginx is told to take no notice of what the answer asks for.
 func TestBehindNginx(t *testing.T) {
 	bin := need(t, "nginx", "nginx-light")
 	front := startCluster(t, nil, []string{"--time-to-first-token=10ms", "--inter-token-latency=" + pace.String()}).url
@@ -52,7 +52,8 @@ func TestBehindNginx(t *testing.T) {
 			}
 			took := at[tokens-1] - at[0]
 			t.Logf("first token after %v, the others within %v", at[0], took)
-			// Four or five paces lie between the first and the last: most of them must be seen, or nothing when they come in one piece.
+			// Four or five paces lie between the first and the last: most of them must be seen, or nothing when they
+			// come in one piece.
 			if spread := took > tokens/2*pace; spread != c.spread {
 				t.Errorf("the tokens came within %v: one by one is %t, expected %t", took, spread, c.spread)
 			}
@@ -84,10 +85,13 @@ func startCluster(t *testing.T, frontFlags, workerFlags []string) cluster {
 		t.Fatal(err)
 	}
 	etcd, nats := devtest.Etcd(t), devtest.NATS(t)
-	common := []string{"--admin-addr=127.0.0.1:0", "--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","), "--nats-url=" + nats.URL()}
-	worker := programs.Start(t, "worker", pr.Worker, slices.Concat(common, []string{"--model=m", "--num-workers=1", "--bind-addr=127.0.0.1:0"}, workerFlags)...)
+	common := []string{"--admin-addr=127.0.0.1:0", "--etcd-endpoints=" + strings.Join(etcd.Endpoints(), ","),
+		"--nats-url=" + nats.URL()}
+	worker := programs.Start(t, "worker", pr.Worker, slices.Concat(common, []string{"--model=m", "--num-workers=1",
+		"--bind-addr=127.0.0.1:0"}, workerFlags)...)
 	c := cluster{worker: worker.Says(t, "ready", "admin")}
-	front := programs.Start(t, "frontend", pr.Frontend, slices.Concat(common, []string{"--http-addr=127.0.0.1:0"}, frontFlags)...)
+	front := programs.Start(t, "frontend", pr.Frontend, slices.Concat(common, []string{"--http-addr=127.0.0.1:0"},
+		frontFlags)...)
 	c.url, c.admin = front.Says(t, "serving", "http"), front.Says(t, "serving", "admin")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -119,7 +123,8 @@ func startNginx(t *testing.T, bin, front, extra string) string {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temp += fmt.Sprintf("%s_temp_path %s/%s;\n", kind, dir, kind)
 	}
-	text := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log stderr;\nevents {}\nhttp { access_log off;\n%[2]s"+
+	text := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log stderr;\nevents {}\nhttp { "+
+		"access_log off;\n%[2]s"+
 		"server { listen %[3]s; location / { proxy_pass %[4]s; %[5]s } } }\n", dir, temp, addr, front, extra)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -141,7 +146,8 @@ func startNginx(t *testing.T, bin, front, extra string) string {
 func arrivals(t *testing.T, url string) []time.Duration {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`, tokens)
+	body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":%d,"stream":true}`,
+		tokens)
 	began := time.Now()
 	resp, err := client.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {

@@ -31,10 +31,12 @@ func rich(requests int) runtest.Spec {
 	}
 	first[2], first[5] = 3*time.Second, 5*time.Second
 	return runtest.Spec{
-		ID: "quic-1", Requests: requests, First: first, Every: max(time.Duration(100*time.Second)/time.Duration(requests), time.Microsecond), Tokens: 64, Spread: .3,
+		ID: "quic-1", Requests: requests, First: first,
+		Every: max(time.Duration(100*time.Second)/time.Duration(requests), time.Microsecond), Tokens: 64, Spread: .3,
 		Row: func(i int, r *report.Row) {
 			if i%101 == 100 {
-				r.Ended, r.ErrorType, r.Status, r.OutputTokens = report.EndFailed, []string{"overloaded_error", evil}[i%2], 503, report.Absent
+				r.Ended, r.ErrorType, r.Status, r.OutputTokens = report.EndFailed,
+					[]string{"overloaded_error", evil}[i%2], 503, report.Absent
 				r.First, r.Last = report.Absent, report.Absent
 			}
 		},
@@ -42,13 +44,16 @@ func rich(requests int) runtest.Spec {
 			r.Label = evil
 			r.Mark(report.MarkClientLimited)
 			r.Mark(report.MarkMachineLimited)
-			r.Config["model"], r.Config["metrics_url"] = evil, []any{"http://127.0.0.1:1/metrics", "http://127.0.0.1:2/metrics"}
+			r.Config["model"], r.Config["metrics_url"] = evil, []any{"http://127.0.0.1:1/metrics",
+				"http://127.0.0.1:2/metrics"}
 			r.UDP.Sockets = nil
 			for i := range 32 {
-				r.UDP.Sockets = append(r.UDP.Sockets, report.UDPSocket{Port: 40000 + i, Lane: report.Ptr(i % 4), Drops: report.Ptr(int64(i * i))})
+				r.UDP.Sockets = append(r.UDP.Sockets, report.UDPSocket{Port: 40000 + i, Lane: report.Ptr(i % 4),
+					Drops: report.Ptr(int64(i * i))})
 			}
 			for i := range 32 {
-				r.Plane.Lanes = append(r.Plane.Lanes, report.Lane{Process: fmt.Sprint("worker-", i/4), Lane: i % 4, Streams: report.Ptr(int64(1000 + i)), Bytes: report.Ptr(int64(i) << 20)})
+				r.Plane.Lanes = append(r.Plane.Lanes, report.Lane{Process: fmt.Sprint("worker-", i/4), Lane: i % 4,
+					Streams: report.Ptr(int64(1000 + i)), Bytes: report.Ptr(int64(i) << 20)})
 			}
 			for i := range r.Processes {
 				r.Processes[i].GOMAXPROCS = report.Ptr(2)
@@ -107,7 +112,8 @@ func TestReportInBrowser(t *testing.T) {
 	}
 	var alerts []string
 	b.Eval(`[...document.querySelectorAll('[role=alert]')].filter(e => e.getBoundingClientRect().top < 900).map(e => e.innerText.toLowerCase())`, &alerts)
-	if s := strings.Join(alerts, "\n"); !strings.Contains(s, "client-limited") || !strings.Contains(s, "machine-limited") || !strings.Contains(s, "requests failed") {
+	if s := strings.Join(alerts, "\n"); !strings.Contains(s, "client-limited") ||
+		!strings.Contains(s, "machine-limited") || !strings.Contains(s, "requests failed") {
 		t.Errorf("not loud on the first screen: %q", alerts)
 	}
 }
@@ -160,7 +166,8 @@ func TestPlotsInBrowser(t *testing.T) {
 	}
 }
 
-// checkLayout holds that nothing stands over the edge, no text of a plot is cut off or covers another, and no plot is empty.
+// checkLayout holds that nothing stands over the edge, no text of a plot is cut off or covers another, and no plot is
+// empty.
 func checkLayout(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	var wide []float64
@@ -203,7 +210,8 @@ func checkNumbers(t *testing.T, b *browser.Browser, dir string) {
 		t.Fatal(err)
 	}
 	var shown []struct{ Path, Value, Text string }
-	b.Eval(`[...document.querySelectorAll('data')].map(e => ({path: e.dataset.f, value: e.value, text: e.innerText}))`, &shown)
+	b.Eval(`[...document.querySelectorAll('data')].map(e => ({path: e.dataset.f, value: e.value, text: e.innerText}))`,
+		&shown)
 	compared := 0
 	for _, s := range shown {
 		v, err := strconv.ParseFloat(s.Value, 64)

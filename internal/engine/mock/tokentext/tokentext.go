@@ -1,8 +1,10 @@
 // Package tokentext makes and checks the text that the mock engine emits. Token i of a response is a function of the
-// request id and i alone, so that whoever reads the response can verify every token without having been told anything else.
+// request id and i alone, so that whoever reads the response can verify every token without having been told anything
+// else.
 //
-// A token is a space, symbols, and one end symbol from a set of its own: " k3xQ". So tokens delimit themselves, concatenated text
-// can be verified wherever it was cut, and a verifier needs no token size. Everything is printable ASCII that JSON does not escape.
+// A token is a space, symbols, and one end symbol from a set of its own: " k3xQ". So tokens delimit themselves,
+// concatenated text can be verified wherever it was cut, and a verifier needs no token size. Everything is printable
+// ASCII that JSON does not escape.
 package tokentext
 
 const (
@@ -53,8 +55,8 @@ func (g Gen) Append(dst []byte, i int) []byte {
 // Append appends token i (from 0) of the response to the request with this id. New(id).Append hashes the id only once.
 func Append(dst []byte, id string, i int) []byte { return New(id).Append(dst, i) }
 
-// appendToken writes the n bytes of the token whose random number is r. The end symbol depends on n, so a token that lost bytes in
-// its middle does not pass for a shorter one.
+// appendToken writes the n bytes of the token whose random number is r. The end symbol depends on n, so a token that
+// lost bytes in its middle does not pass for a shorter one.
 func appendToken(dst []byte, r uint64, n int) []byte {
 	dst = append(dst, ' ')
 	bits, left := r, 11

@@ -132,7 +132,8 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// FuzzVerifier holds that no text makes the verifier panic or keep more than a token, and that a right text passes at any cut.
+// FuzzVerifier holds that no text makes the verifier panic or keep more than a token, and that a right text passes at
+// any cut.
 func FuzzVerifier(f *testing.F) {
 	f.Add([]byte(" abC"), uint8(3))
 	f.Add(text("r", 0, seq(9)...), uint8(5))

@@ -2,11 +2,12 @@ package tokentext
 
 import "bytes"
 
-// lookAround is how far from the expected index a token is looked for once it is wrong, to tell a missing token from a damaged one.
+// lookAround is how far from the expected index a token is looked for once it is wrong, to tell a missing token from a
+// damaged one.
 const lookAround = 64
 
-// Verifier checks the text of one response piece by piece. It is not safe for concurrent use. The zero value is not useful: make it with
-// NewVerifier.
+// Verifier checks the text of one response piece by piece. It is not safe for concurrent use. The zero value is not
+// useful: make it with NewVerifier.
 type Verifier struct {
 	g          Gen
 	next       int // index that is expected now
@@ -61,8 +62,9 @@ func (v *Verifier) keep(p []byte) {
 	}
 }
 
-// tokenLen returns how many bytes of p belong to its first token, -1 when the token is not complete in p. A space in its middle ends it as
-// well: what stands before is then a damaged token. fresh says that p begins a token, not the rest of one.
+// tokenLen returns how many bytes of p belong to its first token, -1 when the token is not complete in p. A space in
+// its middle ends it as well: what stands before is then a damaged token. fresh says that p begins a token, not the
+// rest of one.
 func tokenLen(p []byte, fresh bool) int {
 	for i, c := range p {
 		if isEnd[c] {
@@ -114,15 +116,15 @@ func (v *Verifier) Tokens() int { return v.seen }
 // the text known to be tokens.
 func (v *Verifier) Right() (n int, ok bool) { return v.seen, v.wrong == 0 && len(v.part) == 0 }
 
-// Wrong returns how many tokens were wrong so far: damaged or foreign, missing, repeated or out of order (a reordered pair counts as one
-// missing and one late).
+// Wrong returns how many tokens were wrong so far: damaged or foreign, missing, repeated or out of order (a reordered
+// pair counts as one missing and one late).
 func (v *Verifier) Wrong() int { return v.wrong }
 
 // FirstWrong returns the index at which the first wrong token was found, -1 when there is none.
 func (v *Verifier) FirstWrong() int { return v.firstWrong }
 
-// Finish ends the text. tokens is how many the server says it sent; those that are missing at the end, or are too many, are wrong. A negative
-// number means that the server did not say. It returns Wrong.
+// Finish ends the text. tokens is how many the server says it sent; those that are missing at the end, or are too many,
+// are wrong. A negative number means that the server did not say. It returns Wrong.
 func (v *Verifier) Finish(tokens int) int {
 	if len(v.part) > 0 {
 		v.token(v.part)

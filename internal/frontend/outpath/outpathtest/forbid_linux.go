@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForbidRings has the kernel refuse io_uring to this process from now on, as the sandboxes of container runtimes do. Other system calls are
-// untouched. It cannot be undone: use it in a child process.
+// ForbidRings has the kernel refuse io_uring to this process from now on, as the sandboxes of container runtimes do.
+// Other system calls are untouched. It cannot be undone: use it in a child process.
 func ForbidRings() error {
 	const (
 		modeFilter = 1

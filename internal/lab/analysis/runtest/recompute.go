@@ -12,7 +12,8 @@ import (
 	"github.com/laneway-ai/laneway/internal/lab/report"
 )
 
-// line is a row as it stands in the file. Nothing here uses the code that it is to check: not the reader, not the windows, not the percentiles.
+// line is a row as it stands in the file. Nothing here uses the code that it is to check: not the reader, not the
+// windows, not the percentiles.
 type line struct {
 	Phase     string   `json:"phase"`
 	Intended  *float64 `json:"intended_ns"`
@@ -28,8 +29,9 @@ type line struct {
 	Process   string   `json:"process"`
 }
 
-// Recompute computes from requests.jsonl what run.json says of its windows, by the definitions in plain words, and returns the figures by their place in
-// run.json ("raw.ttft_ms.p99"). The steady window's ends are run.json's: when load stopped being held is not in the rows.
+// Recompute computes from requests.jsonl what run.json says of its windows, by the definitions in plain words, and
+// returns the figures by their place in run.json ("raw.ttft_ms.p99"). The steady window's ends are run.json's: when
+// load stopped being held is not in the rows.
 func Recompute(dir string) (map[string]float64, error) {
 	f, err := os.Open(filepath.Join(dir, report.RowsFile))
 	if err != nil {

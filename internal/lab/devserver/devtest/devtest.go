@@ -22,7 +22,8 @@ func NATS(t testing.TB, opts ...devserver.Options) *devserver.Server {
 	return start(t, devserver.StartNATS, opts)
 }
 
-func start(t testing.TB, run func(context.Context, devserver.Options) (*devserver.Server, error), opts []devserver.Options) *devserver.Server {
+func start(t testing.TB, run func(context.Context, devserver.Options) (*devserver.Server, error),
+	opts []devserver.Options) *devserver.Server {
 	t.Helper()
 	var o devserver.Options
 	switch len(opts) {

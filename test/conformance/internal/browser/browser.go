@@ -34,7 +34,8 @@ func findBrowser(t *testing.T) string {
 	return ""
 }
 
-// Browser is a headless Chromium that is spoken to over two pipes, in the DevTools protocol: JSON with a NUL after each message.
+// Browser is a headless Chromium that is spoken to over two pipes, in the DevTools protocol: JSON with a NUL after each
+// message.
 type Browser struct {
 	T       *testing.T // the test that is under way
 	w       io.WriteCloser
@@ -73,8 +74,10 @@ func Open(t *testing.T) *Browser {
 		t.Fatal(err)
 	}
 	// --no-sandbox: tests run as root in containers, and the page is our own.
-	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "--remote-debugging-pipe", "about:blank")
+	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--hide-scrollbars", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+
+			filepath.Join(t.TempDir(), "profile"), "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -192,8 +195,10 @@ func (b *Browser) Call(method string, params any, out any) {
 // Show opens an address in a window of this width, in the light or the dark scheme.
 func (b *Browser) Show(url, scheme string, width int) {
 	b.T.Helper()
-	b.Call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.Call("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	b.Loads(func() { b.Call("Page.navigate", map[string]any{"url": url}, nil) })
 }
 
@@ -208,7 +213,8 @@ func (b *Browser) Loads(do func()) {
 	}
 }
 
-// Eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out, which may be nil.
+// Eval computes a JavaScript expression (the debugger may, the page may not) and decodes its value into out, which may
+// be nil.
 func (b *Browser) Eval(expression string, out any) {
 	b.T.Helper()
 	var r struct {
@@ -236,7 +242,8 @@ func (b *Browser) Picture(name string) []byte {
 	b.Call("Page.getLayoutMetrics", nil, &size)
 	var shot struct{ Data string }
 	b.Call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
-		"clip": map[string]any{"x": 0, "y": 0, "width": size.CSSContentSize.Width, "height": size.CSSContentSize.Height, "scale": 1}}, &shot)
+		"clip": map[string]any{"x": 0, "y": 0, "width": size.CSSContentSize.Width, "height": size.CSSContentSize.Height,
+			"scale": 1}}, &shot)
 	raw, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		b.T.Fatal(err)

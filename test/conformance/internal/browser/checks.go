@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Contrast holds that the text of these elements, at least so many, can be read: a contrast of 4.5 to 1 with what is behind it.
+// Contrast holds that the text of these elements, at least so many, can be read: a contrast of 4.5 to 1 with what is
+// behind it.
 func (b *Browser) Contrast(selector string, least int) {
 	t := b.T
 	t.Helper()
