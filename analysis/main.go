@@ -33,11 +33,12 @@ const divider = "\x00--"
 func run(args []string, app *cli.App) int {
 	f := declare(app)
 	out := app.Group("Output").String("out", "analysis-out", "the folder for the plots (SVG); empty = no plots")
-	app.AllowArgs("RUN_DIR...")
+	app.AllowArgs("RUN_DIR... (see --help)")
 
-	cmp := app.Command("compare", "holds runs A against runs B, equal numbers of holders only: compare A... -- B...")
+	cmp := app.Command("compare",
+		"holds runs A against runs B, equal numbers of holders only: compare A... -- B... (see --help)")
 	fc := declare(cmp)
-	cmp.AllowArgs("A... -- B...")
+	cmp.AllowArgs("A... -- B... (see --help)")
 	cmp.Handle(func(ctx context.Context, _ *slog.Logger) error {
 		return compare(ctx, cmp.Stdout, cmp.Args(), fc.options())
 	})
@@ -85,7 +86,7 @@ func (f *flags) options() analysis.Options {
 
 func table(ctx context.Context, w io.Writer, dirs []string, opts analysis.Options, out string) error {
 	if len(dirs) == 0 {
-		return errors.New("no run directory given: analysis RUN_DIR..., or analysis compare A... -- B...")
+		return errors.New("no run directory given: analysis RUN_DIR..., or analysis compare A... -- B... (see --help)")
 	}
 	_, err := analysis.Report(ctx, w, dirs, out, opts)
 	return exit(err)
@@ -94,10 +95,10 @@ func table(ctx context.Context, w io.Writer, dirs []string, opts analysis.Option
 func compare(ctx context.Context, w io.Writer, args []string, opts analysis.Options) error {
 	i := slices.Index(args, divider)
 	if i < 0 {
-		return errors.New("the sides are divided by --: analysis compare A... -- B...")
+		return errors.New("the sides are divided by --: analysis compare A... -- B... (see --help)")
 	}
 	if i == 0 || i == len(args)-1 {
-		return errors.New("a side has no run: analysis compare A... -- B...")
+		return errors.New("a side has no run: analysis compare A... -- B... (see --help)")
 	}
 	c, err := analysis.Compare(ctx, args[:i], args[i+1:], opts)
 	if c != nil {

@@ -38,9 +38,9 @@ func TestAllOfAnIDAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newRequests(time.Now)
 		a := q.begin(&Request{ID: "1", ClientID: "same"})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		b := q.begin(&Request{ID: "2", ClientID: "same"})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c := q.begin(&Request{ID: "same"})
 		q.end(a, nil)
 		for id, want := range map[string][]*tracked{"1": {a}, "2": {b}, "same": {c, b, a}, "3": nil, "": nil} {

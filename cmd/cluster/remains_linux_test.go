@@ -79,6 +79,7 @@ func listening(t *testing.T, pid string) map[uint64]string {
 		return nil // it has ended
 	}
 	out := map[uint64]string{}
+	//lint:ignore SA1019 A test reads /proc; netlink would be one more module.
 	for what, read := range map[string]func() (procfs.NetTCP, error){"tcp": fs.NetTCP, "tcp6": fs.NetTCP6} {
 		lines, err := read()
 		if err != nil {

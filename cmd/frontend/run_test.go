@@ -99,7 +99,7 @@ func (stream) Close() error { return nil }
 type openPlane struct{ *playedPlane }
 
 func (p openPlane) Open(context.Context, frontend.Call) (frontend.Stream, error) {
-	return stream{p.playedPlane}, nil
+	return stream(p), nil
 }
 
 // watchLog is a log handler that hands out the addresses of the line "serving", as a user would read them.

@@ -48,7 +48,6 @@ type node struct {
 type frontend struct {
 	registry  *etcd.Registry
 	deliverer *nats.Deliverer
-	stop      context.CancelFunc
 	done      chan struct{}
 
 	mu     sync.Mutex

@@ -223,7 +223,7 @@ func TestWhatTheServerSaid(t *testing.T) {
 				fmt.Fprintf(c.w, `{"error":{"message":"key %s%s <is> unknown","type":"auth"}}`,
 					strings.TrimPrefix(c.r.Header.Get("Authorization"), "Bearer "), c.r.URL.Query().Get("api_key"))
 			case 2:
-				http.Error(c.w, long, 502)
+				http.Error(c.w, long, http.StatusBadGateway)
 			case 3:
 				c.begin()
 				c.text("a")

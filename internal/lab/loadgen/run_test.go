@@ -287,7 +287,7 @@ func TestErrorsAreClassified(t *testing.T) {
 			c.w.WriteHeader(429)
 			c.w.Write([]byte(`{"error":{"message":"busy","type":"overloaded_error"}}`))
 		}, report.EndFailed, "overloaded_error", 429},
-		{"status without type", func(_ *server, c *call) { http.Error(c.w, "nope", 502) }, report.EndFailed, "http_502",
+		{"status without type", func(_ *server, c *call) { http.Error(c.w, "nope", http.StatusBadGateway) }, report.EndFailed, "http_502",
 			502},
 		{"mid-stream error", func(_ *server, c *call) {
 			c.sse("w")
@@ -345,8 +345,7 @@ func TestErrorsAreClassified(t *testing.T) {
 func TestServerThatGoesAway(t *testing.T) {
 	clients(t, func(t *testing.T, client string) {
 		gone := make(chan struct{})
-		var s *server
-		s = newServer(t, func(s *server, c *call) {
+		s := newServer(t, func(s *server, c *call) {
 			if c.n == 5 {
 				close(gone)
 			}

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +36,6 @@ type server struct {
 	n      atomic.Int64
 	open   atomic.Int64
 	most   atomic.Int64
-	conns  atomic.Int64
 
 	mu    sync.Mutex
 	truth map[string]*stamps
@@ -178,10 +176,6 @@ func clients(t *testing.T, f func(t *testing.T, client string)) {
 			f(t, k)
 		})
 	}
-}
-
-func contains(list []string, s string) bool {
-	return strings.Contains("\x00"+strings.Join(list, "\x00")+"\x00", "\x00"+s+"\x00")
 }
 
 func sleepMS(n int) { time.Sleep(time.Duration(n) * time.Millisecond) }

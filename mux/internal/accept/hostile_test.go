@@ -370,7 +370,9 @@ func socket(t testing.TB, plane string) (id transport.NodeID, tr transport.Trans
 	case transport.PlaneTLS:
 		tr, err = tcp.New(tcp.Config{Identity: i, TLS: true})
 	default:
-		tr, err = tcp.New(tcp.Config{})
+		if tr, err = tcp.New(tcp.Config{}); err != nil {
+			t.Fatal(err)
+		}
 		return id, tr
 	}
 	if err != nil {

@@ -128,7 +128,6 @@ func TestDeadHostsHoldUpNobody(t *testing.T) {
 		took(t, "a node with a new address", begun, 0, 50*time.Millisecond)
 
 		// A link is lost, and the node is back after some refused dials.
-		begun = time.Now()
 		net.Refuse("good:1", nil)
 		net.Cut(nil)
 		waitFor(t, "the loss", func() bool { return !recv.UpSoon(workerID) })

@@ -12,10 +12,9 @@ import (
 
 // outcome is how a call must end for its user.
 type outcome struct {
-	status           int // 0: in mid-stream
-	kind             string
-	errType, code    string
-	goKind, nodeKind string
+	status        int // 0: in mid-stream
+	errType, code string
+	nodeKind      string
 }
 
 // What becomes of each failure. nodeKind is the class that the Node client has for it.
