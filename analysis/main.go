@@ -33,11 +33,12 @@ const divider = "\x00--"
 func run(args []string, app *cli.App) int {
 	f := declare(app)
 	out := app.Group("Output").String("out", "analysis-out", "the folder for the plots (SVG); empty = no plots")
-	app.AllowArgs("RUN_DIR...")
+	app.AllowArgs("RUN_DIR... (see --help)")
 
-	cmp := app.Command("compare", "holds runs A against runs B, equal numbers of holders only: compare A... -- B...")
+	cmp := app.Command("compare",
+		"holds runs A against runs B, equal numbers of holders only: compare A... -- B... (see --help)")
 	fc := declare(cmp)
-	cmp.AllowArgs("A... -- B...")
+	cmp.AllowArgs("A... -- B... (see --help)")
 	cmp.Handle(func(ctx context.Context, _ *slog.Logger) error {
 		return compare(ctx, cmp.Stdout, cmp.Args(), fc.options())
 	})

@@ -131,6 +131,8 @@ var table = []rule{
 		why:     "commands may use everything but one another"},
 	{path: "examples/...", kind: command, imports: []string{"responseplane", "transport/..."},
 		why: "an example shows what a user of the library can do, so it takes only what a user can import"},
+	{path: "python/...", kind: command, imports: []string{"responseplane", "transport/..."},
+		why: "the real frontend, driven by the tests of the Python worker"},
 	{path: "analysis/...", kind: command, modules: []string{anyModule}, imports: []string{"internal/lab/...",
 		"internal/program/..."},
 		why: "it reads run directories and knows nothing of the plane"},
