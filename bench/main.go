@@ -1,12 +1,12 @@
 // Command bench measures Laneway beside what a user would pick today, in one interleaved run.
 //
-//	cd bench && GOWORK=off go run .
-//	cd bench && GOWORK=off go run . udp
-//	cd bench && GOWORK=off go run . quic
-//	cd bench && GOWORK=off go run . http
-//	cd bench && GOWORK=off go run . gaps
-//	cd bench && GOWORK=off go run . settings
-//	cd bench && GOWORK=off go run . suite
+//	cd bench && go run .
+//	cd bench && go run . udp
+//	cd bench && go run . quic
+//	cd bench && go run . http
+//	cd bench && go run . gaps
+//	cd bench && go run . settings
+//	cd bench && go run . suite
 //
 // It is a module of its own, so that no peer becomes a dependency of the library.
 package main

@@ -274,7 +274,7 @@ func TestSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"**Quick**", "- revision: `", "Messages over one lane", "handshake and first byte",
-		"| FirstRecordOnTheWire | quic | parks |", "to memory", "quic discovered / tcp", "GOWORK=off go run . quic",
+		"| FirstRecordOnTheWire | quic | parks |", "to memory", "quic discovered / tcp", "go run . quic",
 		"quic-gro-off", "TTFT p99"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not say %q", want)

@@ -144,7 +144,7 @@ func (p Part) Shell() string {
 		return "for i in $(seq " + strconv.Itoa(max(p.Passes, 1)) + "); do go test " + strings.Join(args, " ") + " ./" +
 			p.Dir + "; done"
 	case p.Program == self:
-		return "cd bench && " + strings.Join(append([]string{"GOWORK=off go run ."}, p.Args...), " ")
+		return "cd bench && " + strings.Join(append([]string{"go run ."}, p.Args...), " ")
 	}
 	return strings.Join(append([]string{"go run ./cmd/" + p.Program}, p.Args...), " ")
 }

@@ -160,7 +160,7 @@ func TestSummary(t *testing.T) {
 func TestShell(t *testing.T) {
 	want := map[string]string{
 		"transport": "go run ./cmd/loadgen transport",
-		"udp":       "cd bench && GOWORK=off go run . udp",
+		"udp":       "cd bench && go run . udp",
 		"mux-wire": "for i in $(seq 3); do go test -run '^$' -bench 'OnTheWire' -benchtime '200x' -timeout '20m' " +
 			"./mux; done",
 	}

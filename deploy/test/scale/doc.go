@@ -2,7 +2,7 @@
 // take requests from a real NATS, each with connections and a lease of its own, all in one test process. docs/scale.md
 // has what it measured.
 //
-//	LANEWAY_SCALE_NODES=5000 GOWORK=off go test -v -timeout 20m ./scale    5,000 workers, each a process of its own
+//	LANEWAY_SCALE_NODES=5000 go test -v -timeout 20m ./scale    5,000 workers, each a process of its own
 //
 // LANEWAY_SCALE_LEASE_TTL=60s is what --lease-ttl 60s is to the programs, and LANEWAY_SCALE_LINKS=512 the size of
 // TestIdleLinks. Without the variables 79 processes of 64 workers register.

@@ -1,7 +1,7 @@
 // Package planepage looks at a frontend's /debug/plane in a headless Chromium while 512 workers in 8 processes stream
 // thousands of responses. The picture in docs/ is made by
 //
-//	GOWORK=off go test ./planepage -run Page -open 8192 -picture ../../../docs/plane-page.png -timeout 10m
+//	go test ./planepage -run Page -open 8192 -picture ../../../docs/plane-page.png -timeout 10m
 package planepage
 
 import (
