@@ -33,12 +33,11 @@ const divider = "\x00--"
 func run(args []string, app *cli.App) int {
 	f := declare(app)
 	out := app.Group("Output").String("out", "analysis-out", "the folder for the plots (SVG); empty = no plots")
-	app.AllowArgs("RUN_DIR... (see --help)")
+	app.AllowArgs("RUN_DIR...")
 
-	cmp := app.Command("compare",
-		"holds runs A against runs B, equal numbers of holders only: compare A... -- B... (see --help)")
+	cmp := app.Command("compare", "holds runs A against runs B, equal numbers of holders only: compare A... -- B...")
 	fc := declare(cmp)
-	cmp.AllowArgs("A... -- B... (see --help)")
+	cmp.AllowArgs("A... -- B...")
 	cmp.Handle(func(ctx context.Context, _ *slog.Logger) error {
 		return compare(ctx, cmp.Stdout, cmp.Args(), fc.options())
 	})
