@@ -71,7 +71,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Defaults; the sources of the constants are DESIGN.md 7 and 8.
+// Defaults.
 const (
 	DefaultWindow      = 64 << 10
 	DefaultMaxBuffered = 1 << 30

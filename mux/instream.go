@@ -8,7 +8,7 @@ import (
 	"github.com/laneway-ai/laneway/transport"
 )
 
-// inState is the state of a frontend's stream; DESIGN.md 6 and docs/wire.md have the table.
+// inState is the state of a frontend's stream; docs/wire.md 6 has the table.
 type inState uint8
 
 const (

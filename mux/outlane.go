@@ -154,7 +154,7 @@ func (k *outLink) streamOf(n *outLane, slot wire.Slot, number uint64) *OutStream
 	return s
 }
 
-// stop implements the STOP column of the state table (DESIGN.md 6, docs/wire.md). The link's lock is held.
+// stop implements the STOP column of the state table (docs/wire.md 6). The link's lock is held.
 func (k *outLink) stop(n *outLane, slot wire.Slot, body []byte) error {
 	number, err := wire.ParseStop(slot, body)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/laneway-ai/laneway/transport/memory"
 )
 
-// writeMost is how much bulk one write takes (DESIGN.md 8, docs/wire.md 4).
+// writeMost is how much bulk one write takes (docs/wire.md 4).
 const writeMost = 64 << 10
 
 // wireLog follows the records that a worker writes to its one lane. What it calls bulk are the records of the slots

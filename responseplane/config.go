@@ -59,22 +59,42 @@ type FrontendConfig struct {
 	// Transports, one per plane, in order of preference; at least one. The Frontend does not close them.
 	Transports []transport.Transport
 
-	// Lanes, PlaneLanes, StreamWindow, MaxBufferedBytes, MaxRecordBytes, ShrinkThreshold, LaneLog and the durations:
-	// see mux.Config.
-	Lanes              int
-	PlaneLanes         map[string]int
-	StreamWindow       int
-	MaxBufferedBytes   int64
-	MaxRecordBytes     int
-	ShrinkThreshold    int
-	LaneLog            int
-	KeepAliveInterval  time.Duration
-	IdleTimeout        time.Duration
+	// Lanes is how many connections go to each worker process: 1 (default) to 16. PlaneLanes overrides it for a plane
+	// by name.
+	Lanes      int
+	PlaneLanes map[string]int
+	// StreamWindow is the most bytes of a response that the worker may be ahead of the application: 64 KiB by default,
+	// 4 KiB to 16 MiB.
+	StreamWindow int
+	// MaxBufferedBytes bounds the windows of all open responses and the lanes' logs, in bytes: 1 GiB by default, 4 MiB
+	// at least. A response gets at most 1/1024 of what is free; below 4 KiB it is refused as busy.
+	MaxBufferedBytes int64
+	// MaxRecordBytes is the longest record that is taken, in bytes: 16 MiB by default.
+	MaxRecordBytes int
+	// ShrinkThreshold is the size in bytes past which a buffer that a large record has grown is given back: 1 MiB by
+	// default, 64 KiB to 1 GiB.
+	ShrinkThreshold int
+	// LaneLog is how many bytes that were sent and not acknowledged a lane keeps, each way: 4 MiB by default, 256 KiB
+	// to 64 MiB.
+	LaneLog int
+	// KeepAliveInterval is the time between PINGs on a lane without open streams: 5 s by default, 100 ms at least.
+	KeepAliveInterval time.Duration
+	// IdleTimeout is after how long without a byte the connection of such a lane is dead: 15 s by default, three
+	// PINGs at least. Of these times a link uses the shorter ones of its two ends.
+	IdleTimeout time.Duration
+	// ActivePingInterval is the time between PINGs on a lane with open streams: 1 s by default, 100 ms at least;
+	// after three of them without a byte its connection is dead. Negative: as on lanes without streams.
 	ActivePingInterval time.Duration
-	ResumeTimeout      time.Duration
-	BatchGapMax        time.Duration
-	NoUrgent           bool
-	Dial               DialMode
+	// ResumeTimeout is how long a lane may be without a connection before its streams are lost: 10 s by default, 90 s
+	// at most; the shorter one of both ends holds. Negative: the death of a connection ends its streams.
+	ResumeTimeout time.Duration
+	// BatchGapMax is the longest that records wait so that writes merge: 2 ms by default, 5 ms at most. Negative: off.
+	// A stream's first record never waits.
+	BatchGapMax time.Duration
+	// NoUrgent turns off that first records and control go before the rest.
+	NoUrgent bool
+	// Dial says when a worker process is connected to: DialEager by default.
+	Dial DialMode
 
 	// Deliverer and Router are for Open; Mint needs neither.
 	Deliverer discovery.Deliverer
@@ -90,6 +110,10 @@ type FrontendConfig struct {
 	// while its link is up and its process does not drain: 30 s by default, negative for not at all. Of use up to a
 	// minute: then a process that no record names and that carries nothing is let go.
 	KeepVanished time.Duration
+
+	// KeepEnded is how many requests of Open can still be looked at (Inspect, Find) after their end, for a minute:
+	// 16,384 by default and at most, of some 900 bytes each. Negative: none.
+	KeepEnded int
 
 	// Logger takes what happens to links and workers; nil discards.
 	Logger *slog.Logger
@@ -109,6 +133,10 @@ func (c FrontendConfig) Validate() error {
 	if len(c.Transports) == 0 {
 		errs = append(errs,
 			errors.New("responseplane: FrontendConfig.Transports is empty: a Frontend needs at least one plane"))
+	}
+	if c.KeepEnded > MaxEnded {
+		errs = append(errs,
+			fmt.Errorf("responseplane: FrontendConfig.KeepEnded is %d, at most %d is allowed", c.KeepEnded, MaxEnded))
 	}
 	switch c.Router {
 	case "", RouterLeastLoaded, RouterRoundRobin, RouterRandom:
@@ -167,16 +195,30 @@ type WorkerConfig struct {
 	// ServerEndpoints is how many sockets to listen on, each with its own port: 4 by default, 1 to 64.
 	ServerEndpoints int
 
-	// MaxReplayBytes, MaxStreams, LaneLog and the durations: see mux.Config.
-	MaxReplayBytes     int64
-	MaxStreams         int
-	LaneLog            int
-	KeepAliveInterval  time.Duration
-	IdleTimeout        time.Duration
+	// MaxReplayBytes bounds the windows of all open responses and the lanes' logs, in bytes: 1 GiB by default. Past it
+	// requests are refused as busy.
+	MaxReplayBytes int64
+	// MaxStreams is how many responses a frontend may have open here: 65,536 by default, up to 16,777,215.
+	MaxStreams int
+	// LaneLog is how many bytes that were sent and not acknowledged a lane keeps, each way: 4 MiB by default, 256 KiB
+	// to 64 MiB.
+	LaneLog int
+	// KeepAliveInterval is the time between PINGs on a lane without open streams: 5 s by default, 100 ms at least.
+	KeepAliveInterval time.Duration
+	// IdleTimeout is after how long without a byte the connection of such a lane is dead: 15 s by default, three
+	// PINGs at least. Of these times a link uses the shorter ones of its two ends.
+	IdleTimeout time.Duration
+	// ActivePingInterval is the time between PINGs on a lane with open streams: 1 s by default, 100 ms at least;
+	// after three of them without a byte its connection is dead. Negative: as on lanes without streams.
 	ActivePingInterval time.Duration
-	ResumeTimeout      time.Duration
-	BatchGapMax        time.Duration
-	NoUrgent           bool
+	// ResumeTimeout is how long a lane may be without a connection before its streams are lost: 10 s by default, 90 s
+	// at most; the shorter one of both ends holds. Negative: the death of a connection ends its streams.
+	ResumeTimeout time.Duration
+	// BatchGapMax is the longest that records wait so that writes merge: 2 ms by default, 5 ms at most. Negative: off.
+	// A stream's first record never waits.
+	BatchGapMax time.Duration
+	// NoUrgent turns off that first records and control go before the rest.
+	NoUrgent bool
 
 	// Logger takes what happens to links; nil discards.
 	Logger *slog.Logger

@@ -40,9 +40,10 @@ func NewFrontend(cfg FrontendConfig) (*Frontend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Frontend{cfg: cfg, recv: recv, requests: newRequests(time.Now), workers: make(map[string]*workerEntry),
-		models: make(map[string]*pool),
-		nodes:  make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
+	return &Frontend{cfg: cfg, recv: recv, requests: newRequests(time.Now, cfg.KeepEnded),
+		workers: make(map[string]*workerEntry),
+		models:  make(map[string]*pool),
+		nodes:   make(map[NodeID]*nodeEntry), vanished: make(map[*workerEntry]struct{})}, nil
 }
 
 // AddPeer makes a worker process known by its descriptor, dials it in the background, and returns what Mint and

@@ -15,7 +15,8 @@ type StreamInfo = mux.StreamInfo
 const (
 	// KeepEnded is how long a request of Open can be looked at after its end.
 	KeepEnded = time.Minute
-	// MaxEnded is how many such requests a Frontend keeps, of some 900 bytes each; the one that ended first goes.
+	// MaxEnded is how many such requests a Frontend keeps at most (FrontendConfig.KeepEnded), of some 900 bytes each;
+	// the one that ended first goes.
 	MaxEnded = 16384
 )
 
@@ -117,12 +118,17 @@ type requests struct {
 
 	mu    sync.Mutex
 	open  map[*tracked]struct{}
+	most  int        // of ended
 	ended []*tracked // in the order of their ends
 	head  int        // of ended: what is before it has gone
 }
 
-func newRequests(now func() time.Time) *requests {
-	return &requests{now: now, open: make(map[*tracked]struct{})}
+// newRequests keeps most ended requests: 0 means MaxEnded, negative none.
+func newRequests(now func() time.Time, most int) *requests {
+	if most == 0 {
+		most = MaxEnded
+	}
+	return &requests{now: now, most: max(most, 0), open: make(map[*tracked]struct{})}
 }
 
 func (q *requests) begin(req *Request) *tracked {
@@ -150,7 +156,7 @@ func (q *requests) end(t *tracked, err error) {
 func (q *requests) expire(now time.Time) {
 	for ; q.head < len(q.ended); q.head++ {
 		t := q.ended[q.head]
-		if len(q.ended)-q.head <= MaxEnded && now.Sub(t.ended) < KeepEnded { // ended is not written any more
+		if len(q.ended)-q.head <= q.most && now.Sub(t.ended) < KeepEnded { // ended is not written any more
 			break
 		}
 		q.ended[q.head] = nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 func TestEndedRequestsAreKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newRequests(time.Now)
+		q := newRequests(time.Now, 0)
 		old := q.begin(&Request{ID: "a"})
 		time.Sleep(10 * time.Minute) // an open one is kept however long
 		if got := q.find("a"); len(got) != 1 || got[0] != old {
@@ -36,7 +37,7 @@ func TestEndedRequestsAreKeptForAWhile(t *testing.T) {
 // TestAllOfAnIDAreFound: by their own ids, and by what their clients call them, which several may be called.
 func TestAllOfAnIDAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newRequests(time.Now)
+		q := newRequests(time.Now, 0)
 		a := q.begin(&Request{ID: "1", ClientID: "same"})
 		time.Sleep(time.Nanosecond)
 		b := q.begin(&Request{ID: "2", ClientID: "same"})
@@ -72,7 +73,7 @@ func TestAllOfAnIDAreFound(t *testing.T) {
 
 func TestEndedRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newRequests(time.Now)
+		q := newRequests(time.Now, 0)
 		const more = 3000
 		for i := range MaxEnded + more {
 			q.end(q.begin(&Request{ID: fmt.Sprint(i)}), nil)
@@ -90,4 +91,20 @@ func TestEndedRequestsAreBounded(t *testing.T) {
 			t.Errorf("%d are kept", len(ended))
 		}
 	})
+}
+
+// TestNoneKept: with KeepEnded off nothing of a request stays after its end.
+func TestNoneKept(t *testing.T) {
+	q := newRequests(time.Now, -1)
+	r := q.begin(&Request{ID: "1"})
+	if len(q.find("1")) != 1 {
+		t.Error("an open request is not found")
+	}
+	q.end(r, nil)
+	if open, ended := q.all(); len(open) != 0 || len(ended) != 0 || len(q.find("1")) != 0 {
+		t.Errorf("%d open and %d ended requests are kept", len(open), len(ended))
+	}
+	if err := (FrontendConfig{KeepEnded: MaxEnded + 1}).Validate(); !strings.Contains(err.Error(), "KeepEnded") {
+		t.Error(err)
+	}
 }

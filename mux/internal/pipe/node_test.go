@@ -98,7 +98,7 @@ func (g *rig) session(side int, c transport.Conn, peerReceived uint64) Session {
 	}
 }
 
-// connect takes both over to a connection, in the order of DESIGN.
+// connect takes both over to a connection, in the order of docs/wire.md 4.
 func (g *rig) connect(a, b transport.Conn) {
 	g.t.Helper()
 	f, w := g.front().pipe, g.worker().pipe
