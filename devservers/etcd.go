@@ -84,7 +84,6 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	// Short ticks: it elects itself in a moment, and the smallest lease that it grants is 1 s.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
-	cfg.EnableGRPCGateway = false
 	cfg.BcryptCost = 4
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 
