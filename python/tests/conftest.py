@@ -43,12 +43,13 @@ class RealFrontend:
         self.reader = asyncio.create_task(self._read())
 
     @staticmethod
-    async def start(binary: str, descriptor: dict[str, Any], *flags: str) -> RealFrontend:
+    async def start(binary: str, descriptor: dict[str, Any], *flags: str, ready: bool = True) -> RealFrontend:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(binary, *flags, stdin=pipe, stdout=pipe)
         frontend = RealFrontend(process)
         frontend.say(json.dumps(descriptor))
-        await asyncio.wait_for(frontend.ready.wait(), PATIENCE)
+        if ready:
+            await asyncio.wait_for(frontend.ready.wait(), PATIENCE)
         return frontend
 
     def say(self, line: str) -> None:

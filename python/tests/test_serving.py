@@ -25,7 +25,7 @@ def test_the_request() -> None:
 
 
 def test_an_answer() -> None:
-    e = serving.Encoder()
+    e = serving.Encoder(delta=True)
     events = [FIRST, FIRST.replace(b"one", b"two")]
     got = []
     for event in events:

@@ -23,8 +23,8 @@ def payload(path: str = "/v1/chat/completions", body: bytes = b"{}") -> bytes:
     return serving.RequestHead("r1", "POST", path, "m", True, {}, body).encode()
 
 
-async def start() -> tuple[Worker, Scripted]:
-    worker = await Worker.start(model="m", config=Config(planes=("tcp",), host="127.0.0.1"))
+async def start(delta: bool = False) -> tuple[Worker, Scripted]:
+    worker = await Worker.start(model="m", delta=delta, config=Config(planes=("tcp",), host="127.0.0.1"))
     f = await Scripted.dial(worker.node)
     await f.greet()
     return worker, f
@@ -50,8 +50,9 @@ class Answers:
         self.came.set()
 
 
-async def test_passes() -> None:
-    worker, f = await start()
+@pytest.mark.parametrize("delta", [False, True])
+async def test_passes(delta: bool) -> None:
+    worker, f = await start(delta)
     answers = Answers()
     worker.offer(f.terms(), payload(body=b'{"a": 1}'), answers)
     requests = worker.requests()
@@ -65,7 +66,7 @@ async def test_passes() -> None:
     got, end = await records(f)
     assert got[0].startswith(b"\x01\x00\xc8\x01\x0ccontent-type")
     assert got[0].endswith(b"\x02data: token 0 and what is the same")
-    assert [g[0] for g in got[1:]] == [serving.DELTA, serving.DELTA, serving.LAST]
+    assert [g[0] for g in got[1:]] == [*2 * [serving.DELTA if delta else serving.EVENT], serving.LAST]
     assert (end.type, end.records, end.trailer) == (EndType.COMPLETE, 4, serving.trailer((3, 4), ["stop"]))
     await asyncio.wait_for(answers.came.wait(), PATIENCE)
     assert answers.words == ["accepted"]

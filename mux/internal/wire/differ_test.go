@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestDecodeStdin is the Go side of the differential fuzz of the Python worker (python/tests/test_differ.py): it reads byte
-// strings, each behind its length in four bytes, and prints for each what the decoders made of it.
+// TestDecodeStdin is the Go side of the differential fuzz of the Python worker (python/tests/test_differ.py): it reads
+// byte strings, each behind its length in four bytes, and prints for each what the decoders made of it.
 func TestDecodeStdin(t *testing.T) {
 	if os.Getenv("LANEWAY_DECODE_STDIN") == "" {
 		t.Skip("python/tests/test_differ.py runs this")
@@ -49,8 +49,8 @@ func described(b []byte) string {
 			return "bad"
 		}
 		key := NewKey([16]byte{1}, [16]byte{2})
-		return fmt.Sprintf("terms %x %x %d %d %d %d %d %d %t", t.Frontend, t.Worker, t.Link, t.Slot, t.Number, t.Lane, t.Window,
-			t.Key, key.Holds(b))
+		return fmt.Sprintf("terms %x %x %d %d %d %d %d %d %t", t.Frontend, t.Worker, t.Link, t.Slot, t.Number, t.Lane,
+			t.Window, t.Key, key.Holds(b))
 	case 1:
 		t, err := ParseOpenTerms(b)
 		if err != nil {

@@ -55,7 +55,8 @@ class Lane:
         """Adds a whole record to what is to be written."""
         self._bulk.append(item)
         self._size += len(item)
-        self._ends += item[0] == wire.END
+        if item[0] == 0x13:  # END
+            self._ends += 1
         if not self._dirty:
             self._dirty = True
             self.link.node.dirty.append(self)

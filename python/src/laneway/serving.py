@@ -16,6 +16,7 @@ BODY: Final = 4
 LAST: Final = 5
 MAX_REFERENCE: Final = 4096
 _DEFAULT_HEADERS: Final = (("content-type", "text/event-stream"),)
+_KINDS: Final = tuple(bytes((k,)) for k in range(6))
 
 
 class MalformedError(ValueError):
@@ -161,11 +162,13 @@ def trailer(
 
 
 class Encoder:
-    """Makes the records of one answer: the head travels with what comes first, an event as a delta where that pays."""
+    """Makes the records of one answer: the head travels with what comes first, and with delta an event goes as its
+    difference from the one before, where that is not longer. Without it every event goes whole."""
 
-    __slots__ = ("_before", "_head")
+    __slots__ = ("_before", "_delta", "_head")
 
-    def __init__(self) -> None:
+    def __init__(self, delta: bool = False) -> None:
+        self._delta = delta
         self._head: bytes | None = head_record(200, _DEFAULT_HEADERS, b"")
         self._before = b""
 
@@ -185,10 +188,10 @@ class Encoder:
             return self._head + bytes((kind,)) + data
         if kind == EVENT and self._before:
             return delta_record(self._before, data)
-        return bytes((kind,)) + data
+        return _KINDS[kind] + data
 
     def taken(self, kind: int, data: bytes) -> None:
         """Notes that a record was taken: it is the reference of the next one."""
         self._head = None
-        if kind == EVENT:
+        if self._delta and kind == EVENT:
             self._before = data if len(data) <= MAX_REFERENCE else b""

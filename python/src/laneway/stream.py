@@ -66,7 +66,14 @@ class Stream:
         self.sent = sent
         self.records += 1
         self.payload += size - HEADER_SIZE
-        self._queue(HEADER.pack(_DATA | size - HEADER_SIZE, self.slot) + record)
+        item = HEADER.pack(_DATA | size - HEADER_SIZE, self.slot) + record
+        lane = self.lane
+        if self._epoch != lane.epoch and self.begun and self._held is None:
+            # Nothing of this stream is unsent, which is so at nearly every token: _queue says the same in more steps.
+            self._epoch, self._unsent = lane.epoch, size
+            lane.add(item)
+        else:
+            self._queue(item)
         return True
 
     def _fragments(self, record: bytes) -> bool:

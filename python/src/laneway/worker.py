@@ -32,12 +32,13 @@ _REFUSED: Final = {"busy": Code.BUSY, "draining": Code.DRAINING, "bad-request": 
 class Writer:
     """One answer. put never waits, send does; one of complete, fail and stopped ends it."""
 
-    __slots__ = ("_encoder", "_stream", "_worker")
+    __slots__ = ("_encoder", "_plain", "_stream", "_worker")
 
     def __init__(self, worker: Worker, stream: Stream) -> None:
         self._worker = worker
         self._stream = stream
-        self._encoder = Encoder()
+        self._encoder = Encoder(worker.delta)
+        self._plain = False
 
     def head(self, status: int = 200, headers: dict[str, str] | None = None) -> None:
         """Sets status and headers of the answer, before anything is put; without it, 200 and an event stream."""
@@ -45,6 +46,8 @@ class Writer:
 
     def put(self, event: bytes) -> bool:
         """Queues an event, all its lines without the blank one. False: the window is full, or the answer has ended."""
+        if self._plain:
+            return self._stream.put(b"\x02" + event)
         return self._put(serving.EVENT, event)
 
     def put_last(self, event: bytes) -> bool:
@@ -58,6 +61,7 @@ class Writer:
     def _put(self, kind: int, data: bytes) -> bool:
         if self._stream.put(self._encoder.record(kind, data)):
             self._encoder.taken(kind, data)
+            self._plain = not self._worker.delta  # what follows needs no head
             return True
         return False
 
@@ -175,6 +179,7 @@ class Worker:
         self.models = [model] if isinstance(model, str) else list(model)
         self.id = worker_id
         self.max_running = max_running
+        self.delta = False  # events as differences: a third of the bytes, twice the CPU of a record
         self.log = logging.getLogger("laneway")
         self._requests: asyncio.Queue[Request | None] = asyncio.Queue(_WAITING + 1)
         self._registration: Registration | None = None
@@ -190,13 +195,18 @@ class Worker:
         nats: str = "",
         worker_id: str = "",
         max_running: int = 0,
+        delta: bool = False,
         config: Config | None = None,
     ) -> Worker:
-        """Listens, and then registers: in etcd, and for requests over NATS, each where it is given."""
+        """Listens, and then registers: in etcd, and for requests over NATS, each where it is given.
+
+        delta: events go as their difference from the one before. It saves bytes, and costs CPU.
+        """
         config = config or Config()
         config.name = config.name or f"{socket.gethostname()}-{os.getpid()}"
         node = Node(config)
         worker = Worker(node, namespace, model, worker_id or f"py-{node.identity.id.hex()[:12]}", max_running)
+        worker.delta = delta
         await node.listen()
         try:
             record = worker.record()

@@ -53,6 +53,7 @@ func run() error {
 	lanes := flag.Int("lanes", 1, "connections")
 	window := flag.Int("window", 0, "bytes of a stream's window, 0 = the default")
 	delay := flag.Duration("delay", 0, "how long a consumer waits before each read")
+	patience := flag.Duration("patience", 20*time.Second, "how long to wait for the worker")
 	ca, cert := flag.String("ca", "", "file of the authorities"), flag.String("cert", "", "certificate file")
 	key, name := flag.String("key", "", "key file"), flag.String("peer-name", "", "name of the worker's certificate")
 	flag.Parse()
@@ -95,7 +96,7 @@ func run() error {
 		return err
 	}
 	d := &driver{plane: frontend, node: node, responses: map[int]*responseplane.Response{}, delay: *delay}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), *patience)
 	defer cancel()
 	if err := frontend.AwaitPeer(ctx, node); err != nil {
 		return err
