@@ -84,6 +84,8 @@ func startEtcd(args []string, dir *dataDir) (*running, error) {
 	// Short ticks: it elects itself in a moment, and the smallest lease that it grants is 1 s.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.UnsafeNoFsync = true
+	// The JSON gateway dials the address that it was told to listen on, so it needs a port.
+	cfg.EnableGRPCGateway = client.Port() != "0"
 	cfg.BcryptCost = 4
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 
