@@ -272,8 +272,8 @@ func (f *Frontend) Counts() (known, reachable int) {
 	return known, reachable
 }
 
-// Ready is nil when at least one worker of the registry or one process of AddPeer can be reached, else it says what is
-// missing.
+// Ready is nil when at least one worker of the registry or one process of AddPeer that does not drain can be reached,
+// else it says what is missing.
 func (f *Frontend) Ready() error {
 	known, reachable := f.Counts()
 	switch {
@@ -294,7 +294,7 @@ func (f *Frontend) Ready() error {
 func (f *Frontend) anyPeerUp() bool {
 	up := make(map[NodeID]bool)
 	for _, p := range f.recv.Peers() {
-		up[p.ID] = p.Up
+		up[p.ID] = p.Up && !p.Draining
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()

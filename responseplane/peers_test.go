@@ -142,3 +142,26 @@ func TestNothingLeftBySink(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDrainingPeer: a process of AddPeer that drains takes no requests, so a frontend that has no other is not ready.
+func TestDrainingPeer(t *testing.T) {
+	front, worker, closeAll := connect(responseplane.FrontendConfig{})
+	defer closeAll()
+	r := mint(t.Context(), front, worker)
+	defer r.Close()
+	if _, err := worker.Attach(r.Terms()); err != nil {
+		t.Fatal(err)
+	}
+	if err := front.Ready(); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan error, 1)
+	go func() { drained <- worker.Drain(ctx) }()
+	defer func() { cancel(); <-drained }()
+	for begun := time.Now(); front.Ready() == nil; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("ready with a worker that drains")
+		}
+	}
+}

@@ -148,7 +148,10 @@ func (p *process) start(ctx context.Context) (err error) {
 	}
 	p.onClose(func() { p.registry.Close() })
 	if err := p.worker.Listen(ctx); err != nil {
-		return fmt.Errorf("--bind-addr %s: %w", p.s.plane.BindAddr, err)
+		if _, ok := errors.AsType[*transport.BindError](err); ok {
+			return fmt.Errorf("--bind-addr %s: %w", p.s.plane.BindAddr, err)
+		}
+		return fmt.Errorf("--bind-addr, --advertise-addr: %w", err)
 	}
 	if err := p.startUp(ctx); err != nil {
 		return err
